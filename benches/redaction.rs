@@ -14,7 +14,7 @@ use std::{
 use regex::RegexSet;
 use stream_redact::{DETECTORS, Mask, Style};
 
-const BYTES: usize = 100 * 1024;
+const TEXT_BYTES: usize = 100 * 1024;
 const CHUNK_BYTES: usize = 300;
 const ROUNDS: usize = 10;
 
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("foreign", FOREIGN),
         ("mixed", &mixed),
     ] {
-        let text = repeat_to(part, BYTES);
+        let text = repeat_to(part, TEXT_BYTES);
         assert_eq!(mask.mask(&text), None);
         let mask_time = shortest(|| mask.mask(&text).is_some());
         let regex_time = shortest(|| set.is_match(&text));
@@ -63,11 +63,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("without secrets", &mixed),
         ("with secrets", &[&mixed, secrets].concat()),
     ] {
-        stream(&mask, name, &repeat_to(text, BYTES));
+        stream(&mask, name, &repeat_to(text, TEXT_BYTES));
     }
 
     println!("\n1 MiB of worst-case text, in chunks: time, ratio to mixed text");
-    let plain = repeat_to(&mixed, 10 * BYTES);
+    let plain = repeat_to(&mixed, 10 * TEXT_BYTES);
     let plain = shortest(|| mask_stream(&mask, &plain));
     for part in [
         "a",
@@ -84,7 +84,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "-----BEGIN ",
         "ghp_a",
     ] {
-        let text = repeat_to(part, 10 * BYTES);
+        let text = repeat_to(part, 10 * TEXT_BYTES);
         let time = shortest(|| mask_stream(&mask, &text));
         println!("{part:<16?} {time:>9.1?} {:.1}", ratio(time, plain));
     }

@@ -4,8 +4,8 @@
 //! [`AuditLog::append`] queues a record and never waits; the writer thread of a
 //! `chained_log` writes what is queued. If the log is durable, [`AuditLog::commit`] waits
 //! until the queued records are on disk. A collector receives the written lines over OTLP,
-//! and an HTTP endpoint by `http_sink`, the only part that knows HTTP. This module must not
-//! know hooks or documents. To add a record: a variant of
+//! and an HTTP endpoint by `http_sink`, the only part that uses HTTP. This module must not
+//! depend on hooks or documents. To add a record: a variant of
 //! [`AuditRecord`], and `docs/audit.md`.
 
 mod body_digest;

@@ -73,7 +73,7 @@ enum Command {
     /// Replay recorded calls under another config, and report what it would do otherwise
     #[command(after_help = replay::EXAMPLES)]
     Replay(replay::ReplayArgs),
-    /// Let another config judge live calls of a running gateway, and report what it would do
+    /// Let another config evaluate live calls of a running gateway, and report what it would do
     /// otherwise
     #[command(after_help = shadow::EXAMPLES)]
     Shadow(shadow::ShadowArgs),

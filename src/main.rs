@@ -1,8 +1,8 @@
-//! The binary: everything is in the library.
+//! The binary: it calls the library, which has everything else.
 
 use std::process::ExitCode;
 
-/// Many small things of many requests are alive at once, on many threads.
+/// Allocator for many small objects of many requests at once, on many threads.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! route ─┬─ no hooks ──▶ passthrough
+//!        ├─ a cache ───▶ cached content
 //!        └─ hooks ─────▶ read request ▶ session events ▶ ┌ BeforeModel ▶ BeforeToolSelection
 //!                                                        │      ▶ upstream ▶ response filter ┐
 //!                                                        └────────── ask again ◀─────────────┤
@@ -13,8 +14,9 @@
 //!
 //! Each stage is one file of functions over three values: `RequestContext` does not change
 //! during a call, `ModelRequest` is what goes upstream, `TurnState` is what the call has
-//! learned so far. A stage returns [`ControlFlow`](std::ops::ControlFlow): it continues, or
-//! breaks with the reply for the agent.
+//! learned so far. A stage that can end the call returns
+//! [`ControlFlow`](std::ops::ControlFlow): it continues, or breaks with the reply for the agent.
+//! During a rollout [`route::assign`] first chooses the config of the request's session.
 
 mod before_model;
 mod cache_owner;

@@ -3,7 +3,7 @@
 //!
 //! A recording is a folder of segments: zstd frames of JSON lines, one [`RecordedExchange`] each.
 //! [`RecordingSink`] collects an exchange for an [`ExchangeCollector`]. The writer thread of an
-//! [`ExchangeRecorder`] masks, compresses and writes it; the shadow judges it in memory. [`read`]
+//! [`ExchangeRecorder`] masks, compresses and writes it; the shadow evaluates it in memory. [`read`]
 //! returns the exchanges of a folder or a file. This module must not hold credentials, or write
 //! what is not masked unless the config asks for it.
 

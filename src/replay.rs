@@ -5,7 +5,7 @@
 //! config does. Sessions are replayed in order, different ones in parallel.
 //!
 //! Reading order: `schedule` (which call is replayed when), `replayer`, `gateway` (one call),
-//! `compare` (two calls), `tally` and `report` (all calls), `format`. [`SerialReplay`] does the same
+//! `compare` (two calls), `totals` and `report` (all calls), `format`. [`SerialReplay`] does the same
 //! with calls that come one by one.
 
 mod answer_channels;
@@ -25,8 +25,8 @@ mod report;
 mod schedule;
 mod serial;
 mod session_order;
-mod tally;
 mod tool_coverage;
+mod totals;
 
 pub use self::{
     comparison::{Change, Comparison, DifferenceKind, UnknownReason},
@@ -37,7 +37,7 @@ pub use self::{
     progress::Progress,
     replayer::ReplayConfigs,
     report::{
-        CallCounts, CallTimes, ChangeCounts, ChangeSample, DamageReport, Effort, JudgedRule,
+        CallCounts, CallTimes, ChangeCounts, ChangeSample, DamageReport, EvaluatedRule, ReplayCost,
         ReplayReport,
     },
     schedule::{RecordingSource, ReplayError, replay},

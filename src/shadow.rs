@@ -1,4 +1,4 @@
-//! The shadow: another config that judges live calls after they have ended, without an effect on
+//! The shadow: another config that evaluates live calls after they have ended, without an effect on
 //! them.
 //!
 //! [`run_shadow`] is the task of the gateway that starts and ends shadows: that of the config
@@ -7,7 +7,7 @@
 //! calls. This module must not delay a call, or write to what is live: sessions, headers, decisions.
 
 mod cpu_pace;
-mod judge;
+mod evaluator;
 mod task;
 mod worker;
 

@@ -143,7 +143,7 @@ pub async fn run_trial(
     let (status, answer) = response.map_err(|_elapsed| TrialError::Timeout)?;
     let events = tracer.take_events();
     let (verdict, reason) = report::verdict(&events, &answer);
-    // Policies and hooks that are listed only have not been asked.
+    // Policies and hooks that are listed only have not run.
     let is_known = execution == HookExecution::Executed || verdict == report::ERROR;
     let records = trace.list(&TraceFilter::default(), None, 1);
     Ok(TrialReport {

@@ -192,7 +192,7 @@ async fn merge(mut tasks: JoinSet<Result<Measurements>>) -> Result<Measurements>
     Ok(all)
 }
 
-/// One persistent connection.
+/// One persistent connection to the measured server.
 pub(crate) struct Connection {
     stream: TcpStream,
     /// Bytes received and not yet parsed.

@@ -58,7 +58,7 @@ pub(crate) enum FigureKind {
     Binary,
     /// Latency of a request while all processes share one core.
     OneCore(Workload),
-    /// Requests per second.
+    /// Requests per second over all connections.
     Rate(Workload),
     /// CPU time for each further chunk: `many` compared with `one`.
     Chunks {
@@ -324,12 +324,12 @@ fn megabytes(file: &Path) -> Result<f64> {
     Ok(f64::from(kilobytes) / 1000.0)
 }
 
-/// Median in microseconds.
+/// Returns the median in microseconds.
 pub(crate) fn median(times: Vec<Duration>) -> f64 {
     percentile(times, 50)
 }
 
-/// Percentile in microseconds.
+/// Returns a percentile in microseconds.
 fn percentile(mut times: Vec<Duration>, percent: usize) -> f64 {
     times.sort_unstable();
     times

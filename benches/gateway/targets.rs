@@ -47,7 +47,7 @@ hooks:
     - hooks: [{ type: builtin, policy: prompt_guard, deny: ["(?i)project aurora"] }]
 "#;
 
-/// An additional policy.
+/// Additional line of the list of policies.
 const REDACT_POLICY: &str = "  - { policy: redact }\n";
 
 const NO_TRACE: &str = "trace: { exchanges: 0 }\n";

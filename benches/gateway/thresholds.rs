@@ -1,4 +1,4 @@
-//! Thresholds of figures.
+//! Thresholds of figures, above which the benchmark fails.
 
 use crate::{
     console::{CALL_PAGE, CALLS_PAGE, VIEWER},

@@ -20,7 +20,7 @@ use super::Outcome;
 /// A name, and a function that prepares and does the work.
 pub type Case = (&'static str, fn() -> Outcome);
 
-/// All counted cases.
+/// All cases whose instructions are counted.
 pub const CASES: &[Case] = &[
     ("parse_100k", parse),
     ("open_100k", open),

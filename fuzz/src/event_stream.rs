@@ -8,7 +8,7 @@ use hookgate::dialect::{
     TextKind, TextRest,
 };
 
-/// Replaces every text.
+/// Editor that replaces every text of a stream.
 struct Mask;
 
 impl ResponseTextEditor for Mask {

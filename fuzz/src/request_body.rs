@@ -21,7 +21,7 @@ const PATHS: [&str; 9] = [
     "/v1/chat/completions",
 ];
 
-/// Replaces every text.
+/// Editor that replaces every text of a request.
 struct Mask;
 
 const MASKED: &str = "[masked]";

@@ -67,7 +67,7 @@ pub fn routes(app: &App) -> Router<App> {
 
 /// Liveness of the process.
 #[utoipa::path(get, path = "/healthz", tag = "admin",
-    responses((status = 200, description = "The process is alive.", body = Health), HealthErrors))]
+    responses((status = 200, description = "The process runs.", body = Health), HealthErrors))]
 pub(super) async fn healthz() -> Json<Health> {
     Json(Health::new("ok"))
 }

@@ -62,7 +62,7 @@ pub(super) fn routes() -> Router<App> {
         ("model" = Option<String>, Query, description = "Model that was requested or called."),
         ("verdict" = Option<String>, Query, description = "Action on the call, or verdict of one of its events."),
         ("since" = Option<String>, Query, description = "RFC 3339 time, or a duration such as `15m`."),
-        ("rule" = Option<String>, Query, description = "Policy or hook that was asked."),
+        ("rule" = Option<String>, Query, description = "Policy or hook that ran."),
         ("tool" = Option<String>, Query, description = "Tool that an event was about, or whose call was denied or would have been."),
         ("would" = Option<String>, Query, description = "Verdict that a rule in mode `observe` would have had."),
         ("edited" = Option<String>, Query, description = "`request`, `answer` or `any`."),
@@ -303,7 +303,7 @@ async fn next_events(mut tail: LiveTail) -> Option<EventPiece> {
     Some((Ok(events), tail))
 }
 
-/// Returns an event without data: agents remember its id, from which they continue, and ignore the
+/// Returns an event without data: agents store its id, from which they continue, and ignore the
 /// rest.
 fn position_event(tail: &LiveTail) -> Bytes {
     format!("id: {}\n\n", tail.position()).into()

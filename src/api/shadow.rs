@@ -1,4 +1,4 @@
-//! The shadow: another config that judges live calls after they have ended.
+//! The shadow: another config that evaluates live calls after they have ended.
 
 use axum::{
     Json,
@@ -22,7 +22,7 @@ use crate::{
 /// Settings of a shadow that a query can have.
 const PARAMETERS: [&str; 3] = ["sample", "until", "hooks"];
 
-/// State of the shadow, with the report of the calls that it has judged.
+/// State of the shadow, with the report of the calls that it has evaluated.
 #[utoipa::path(get, path = "/shadow", tag = "admin",
     responses((status = 200, description = "The state.", body = ShadowStatus), AdminErrors))]
 pub(super) async fn get_shadow(State(app): State<App>) -> Result<Json<ShadowStatus>, ApiError> {

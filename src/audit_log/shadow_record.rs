@@ -1,4 +1,4 @@
-//! Records of shadows: configs that judge live calls without an effect on them.
+//! Records of shadows: configs that evaluate live calls without an effect on them.
 
 use serde::{Serialize, Serializer};
 
@@ -29,9 +29,9 @@ pub struct ShadowRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShadowChange {
-    /// It judges calls from now on.
+    /// It evaluates calls from now on.
     Start,
-    /// It judges no more calls.
+    /// It evaluates no more calls.
     End,
 }
 
@@ -40,7 +40,7 @@ pub enum ShadowChange {
 pub struct ShadowEnd {
     /// Reason of the end.
     pub reason: &'static str,
-    /// Calls that were judged.
+    /// Calls that were evaluated.
     pub calls: u64,
     /// Calls that it denies, and the config in use did not.
     pub newly_denied: u64,
@@ -54,7 +54,7 @@ pub struct ShadowEnd {
     pub unknown: u64,
     /// Calls with the same verdicts, whose content is not known.
     pub stale: u64,
-    /// Calls that were not judged, because its queue or memory was full.
+    /// Calls that were not evaluated, because its queue or memory was full.
     pub dropped: u64,
 }
 

@@ -23,7 +23,7 @@ const MAX_FAILURES_PER_MINUTE: NonZeroU32 = NonZeroU32::new(20).unwrap();
 /// Addresses that are tracked; beyond it the least recently seen is dropped.
 const MAX_ADDRESSES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
-/// Callers that are remembered per address.
+/// Maximum number of callers that are kept per address.
 const MAX_CALLERS_PER_ADDRESS: usize = 256;
 
 #[derive(Debug)]

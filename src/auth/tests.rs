@@ -1,4 +1,4 @@
-//! Precedence of credentials.
+//! Precedence of certificates, keys and tokens in one request.
 
 use std::sync::Arc;
 

@@ -59,7 +59,7 @@ impl CheckArgs {
         }
         let (hooks, policies) = (config.enabled_hooks().count(), config.policies.len());
         let source = rollout_source(&file, &config)?;
-        // Building a snapshot checks what only the transports know.
+        // Building a snapshot checks what only the transports can check.
         block_on(until_signal(async {
             let resources = AppResources::default();
             let mut snapshots = vec![Snapshot::build(config, &resources, None)?];

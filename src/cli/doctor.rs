@@ -190,7 +190,7 @@ fn host_line(address: &Address, reachability: &Reachability) -> String {
         Reachability::Directly(peer) => format!("{peer} accepts connections"),
         Reachability::Through(place) => format!("reached through the proxy of {place}"),
         Reachability::PerhapsThrough(place) => {
-            format!("the proxy of {place} accepts connections; it was not asked")
+            format!("the proxy of {place} accepts connections; it was not tested further")
         }
         Reachability::Gateway => "the name leads to the gateway".to_owned(),
         Reachability::Untried => "not tried".to_owned(),

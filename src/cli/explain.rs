@@ -171,7 +171,7 @@ impl ExplainPrinter<'_> {
         }
     }
 
-    /// Returns the events on which no policy and no hook was asked.
+    /// Returns the events on which no policy and no hook ran.
     fn unasked_events(&self) -> impl Iterator<Item = &TracedEvent> {
         let events = self.report.record.iter().flat_map(|record| record.events());
         events.filter(|event| {
@@ -242,7 +242,7 @@ fn hook_line(event: EventName, hook: &HookTrace, position: Option<&RulePosition>
     )
 }
 
-/// Returns one line about a rule that was not asked.
+/// Returns one line about a rule that did not run.
 fn not_asked_line(rule: &TracedRun) -> Option<String> {
     let RunOutcome::NotAsked(reason) = &rule.outcome else {
         return None;
@@ -253,7 +253,7 @@ fn not_asked_line(rule: &TracedRun) -> Option<String> {
     let name = rule.name();
     let place = rule.position()?;
     Some(format!(
-        "  not asked: {name} ({}:{}), because {}",
+        "  not run: {name} ({}:{}), because {}",
         place.file,
         place.line,
         reason.explanation()

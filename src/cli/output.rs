@@ -1,4 +1,4 @@
-//! Output of commands.
+//! Output of commands: text on stdout and stderr, and numbers with their noun.
 
 use std::{
     borrow::Cow,

@@ -47,7 +47,7 @@ pub(super) struct ReplayArgs {
     /// Only calls since this time: `7d`, `12h`, `30m`, or such as 2026-11-22T08:30:00Z
     #[arg(long, value_name = "TIME", value_parser = parse_since)]
     since: Option<Timestamp>,
-    /// Hooks that are asked
+    /// Hooks that the replay runs
     #[arg(long, value_enum, default_value_t = ReplayedHooks::Policies)]
     hooks: ReplayedHooks,
     /// File with the keys that decrypt the recording

@@ -40,7 +40,7 @@ pub(super) fn conversation(call: &CallRecord, content: &StoredContent) -> Markup
     let (from_agent, sent) = (content.request.as_ref(), content.upstream_request.as_ref());
     let (answered, received) = (content.answer.as_ref(), content.agent_answer.as_ref());
     html! {
-        p { "Kept because: " (because(content)) ", until " (content.until) ". Secrets and personal "
+        p { "Kept because: " (reason_text(content)) ", until " (content.until) ". Secrets and personal "
             "data were masked before it was kept." }
         div.columns {
             section {
@@ -67,7 +67,7 @@ pub(super) fn conversation(call: &CallRecord, content: &StoredContent) -> Markup
     }
 }
 
-fn because(content: &StoredContent) -> String {
+fn reason_text(content: &StoredContent) -> String {
     // The name in JSON, which is one word for each reason.
     let name = serde_json::to_value(content.because).unwrap_or_default();
     name.as_str().unwrap_or_default().replace('_', " ")

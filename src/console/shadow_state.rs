@@ -26,25 +26,25 @@ const DECISION_RESULTS: usize = 3;
 /// Tables of the report, and what their rows are.
 const TABLES: [(&str, &str); 3] = [("rules", "Rule"), ("tools", "Tool"), ("callers", "Caller")];
 
-/// Returns the state of the shadow, and the report of what it has judged.
+/// Returns the state of the shadow, and the report of what it has evaluated.
 pub(super) fn shadow_state(status: &ShadowStatus, principal: &AdminPrincipal) -> Markup {
     if status.started.is_empty() {
         return html! {
-            p { "No config judges live calls. " code { "hookgate shadow" } " starts one, or " code { "shadow" } " in the config." }
+            p { "No config evaluates live calls. " code { "hookgate shadow" } " starts one, or " code { "shadow" } " in the config." }
         };
     }
     let is_running = status.reason.is_none();
     html! {
         p role="status" {
             "The config " code { (status.to) }
-            @if is_running { " judges " } @else { " judged " }
+            @if is_running { " evaluates " } @else { " evaluated " }
             (status.sample * 100.0) " % of the sessions after their calls, since " (status.started) " and until " (status.until)
             @if let Some(reason) = status.reason { ". It ended: " (reason) }
             ". Agents notice nothing of it."
         }
         @if let Some(error) = &status.error { p.problem { (error) } }
         @if status.dropped > 0 {
-            p.problem { (status.dropped) " calls were not judged, because its queue or its memory was full." }
+            p.problem { (status.dropped) " calls were not evaluated, because its queue or its memory was full." }
         }
         @if let Some(report) = &status.report { (report_tables(report)) }
         @if is_running && principal.has(AdminRole::Operator) {
@@ -63,7 +63,7 @@ fn report_tables(report: &Value) -> Markup {
             tr { th scope="row" { (label) } td.number { (counts[field]) } }
         }
     };
-    let calls = format!("{} calls judged", counts["calls"]);
+    let calls = format!("{} calls evaluated", counts["calls"]);
     html! {
         (table(&calls, &["Result", "Calls"], &results))
         @for (field, title) in TABLES {

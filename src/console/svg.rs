@@ -58,7 +58,7 @@ pub(super) fn cache_meter(effect: &CacheEffect) -> Markup {
 
 /// Returns the chunks of a stream over time: received bytes up, held-back bytes down.
 pub(super) fn chunk_strip(strip: &ChunkStrip) -> Markup {
-    const HALF: u64 = 40;
+    const HALF_HEIGHT: u64 = 40;
     let (Some(first), Some(last)) = (strip.spans.first(), strip.spans.last()) else {
         return html! {};
     };
@@ -68,7 +68,7 @@ pub(super) fn chunk_strip(strip: &ChunkStrip) -> Markup {
     let max_received = spans().map(|span| span.received_bytes).max();
     let max_held = spans().map(|span| span.held_bytes).max();
     let scaled = |amount: u32, max: Option<u32>| {
-        u64::from(amount) * HALF / u64::from(max.unwrap_or_default().max(1))
+        u64::from(amount) * HALF_HEIGHT / u64::from(max.unwrap_or_default().max(1))
     };
     let x = |at: u32| u64::from(at.saturating_sub(start)) * (WIDTH - 4) / total;
     let label = format!(
@@ -80,15 +80,15 @@ pub(super) fn chunk_strip(strip: &ChunkStrip) -> Markup {
         strip.edited
     );
     html! {
-        svg viewBox={ "0 0 " (WIDTH) " " (2 * HALF + 2) } width=(WIDTH) height=(2 * HALF + 2)
+        svg viewBox={ "0 0 " (WIDTH) " " (2 * HALF_HEIGHT + 2) } width=(WIDTH) height=(2 * HALF_HEIGHT + 2)
             role="img" aria-label=(label) {
-            line.axis x1="0" y1=(HALF) x2=(WIDTH) y2=(HALF) {}
+            line.axis x1="0" y1=(HALF_HEIGHT) x2=(WIDTH) y2=(HALF_HEIGHT) {}
             @for span in spans() {
                 @let received = scaled(span.received_bytes, max_received).max(1);
                 @let width = (x(span.to_us) - x(span.from_us)).max(3);
                 rect class=(if span.edited > 0 { "c" } else { "a" }) x=(x(span.from_us))
-                    y=(HALF - received) width=(width) height=(received) {}
-                rect.b x=(x(span.from_us)) y=(HALF + 1) width=(width)
+                    y=(HALF_HEIGHT - received) width=(width) height=(received) {}
+                rect.b x=(x(span.from_us)) y=(HALF_HEIGHT + 1) width=(width)
                     height=(scaled(span.held_bytes, max_held)) {}
             }
         }

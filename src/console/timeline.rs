@@ -221,7 +221,7 @@ fn rule_row(rule: &TracedRun) -> Markup {
             td.nowrap { @if let Some(at) = rule.position() { (config_line(at)) } }
             @match &rule.outcome {
                 RunOutcome::NotAsked(reason) => {
-                    td colspan="5" { (badge(BadgeKind::Neutral, "not asked")) " " (reason.explanation()) }
+                    td colspan="5" { (badge(BadgeKind::Neutral, "not run")) " " (reason.explanation()) }
                 }
                 RunOutcome::Asked(run) => (run_cells(run)),
             }

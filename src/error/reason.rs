@@ -1,4 +1,4 @@
-//! Reasons of errors.
+//! Reasons of errors: their codes and HTTP statuses.
 
 use http::StatusCode;
 

@@ -1,4 +1,4 @@
-//! Identity of policies and hooks in one config, and why one of them was not asked.
+//! Identity of policies and hooks in one config, and why one of them did not run.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -33,7 +33,7 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
-    /// Returns the reason as the end of a sentence that begins with "not asked, because".
+    /// Returns the reason as the end of a sentence that begins with "not run, because".
     pub const fn explanation(self) -> &'static str {
         match self {
             Self::Matcher => "its matcher does not match",

@@ -11,7 +11,7 @@ const PREFIX: &str = "hookgate:fleet:1:{replicas}";
 /// Time after which a replica without a heartbeat is not counted.
 const LIFETIME_MS: u64 = 10_000;
 
-/// Time after which decision logs that nothing reports are forgotten: 30 days.
+/// Time after which decision logs that nothing reports are removed: 30 days.
 const MEMORY_MS: u64 = 2_592_000_000;
 
 /// The beginning of all scripts.

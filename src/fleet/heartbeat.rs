@@ -1,4 +1,4 @@
-//! Heartbeats of replicas.
+//! Heartbeats of replicas: their names and states, as each writes its own to Redis and reads all.
 
 use std::{
     fs,
@@ -50,7 +50,7 @@ pub struct Fleet {
 
 impl Fleet {
     /// Time between two heartbeats.
-    pub const INTERVAL: Duration = Duration::from_secs(1);
+    pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 
     /// Creates a replica of the fleet whose Redis is at `url`. Connects on first use.
     ///

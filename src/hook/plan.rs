@@ -31,7 +31,7 @@ pub struct Plan {
     pub sequential: bool,
     /// Time of the selection.
     started: Option<Instant>,
-    /// Policies and hooks that are not asked, and why.
+    /// Policies and hooks that do not run, and why.
     pub(super) skipped: Vec<(RuleId, SkipReason)>,
     /// True if its hook is called for a proof, although the last one failed.
     is_proof: bool,

@@ -263,7 +263,7 @@ impl TableBuilder<'_> {
         }
     }
 
-    /// Returns a matcher that knows the names of tools of a protocol's family.
+    /// Returns a matcher with the names of tools of a protocol's family.
     fn matcher(&self, matcher: &Matcher, protocol: &str) -> ToolMatcher {
         let family = protocol::find(protocol).map_or(ToolFamily::Gemini, Protocol::tools);
         ToolMatcher::new(matcher.clone(), family, Arc::clone(&self.tool_names))

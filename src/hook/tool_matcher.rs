@@ -16,7 +16,7 @@ pub struct ToolMatcher {
     names: Arc<ToolNames>,
 }
 
-/// A tool call as hooks of a family know it.
+/// A tool call with the names of a family of hooks.
 #[derive(Debug)]
 pub struct ToolView<E> {
     /// Event with the family's name of the tool, and its names of arguments.
@@ -74,8 +74,8 @@ impl ToolMatcher {
         aliases.names.into_iter().find(|name| matches(name))
     }
 
-    /// Returns the event of a tool call as the family knows it; `None` if it knows the
-    /// call as it is.
+    /// Returns the event of a tool call with the names of the family; `None` if the call has
+    /// them already.
     pub fn view<E: EventKind>(&self, event: &E) -> Option<ToolView<E>> {
         let MatcherSubject::Tool(wire) = event.subject() else {
             return None;

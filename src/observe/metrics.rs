@@ -173,7 +173,7 @@ metrics! {
     pub shadow_running: Gauge = "shadow_running";
     /// Results of the shadow, by rule and change.
     shadow_verdicts: Family<Labels<2>, Counter> = "shadow_verdicts";
-    /// Exchanges that the shadow did not judge, because its queue or memory was full.
+    /// Exchanges that the shadow did not evaluate, because its queue or memory was full.
     pub shadow_dropped: Counter = "shadow_dropped";
     /// Ends of shadows, by reason.
     shadow_ends: Family<Labels<1>, Counter> = "shadow_ends";

@@ -302,7 +302,7 @@ impl CaseRun<'_> {
 fn evaluate<E: EventKind>(runs: &[HookRun]) -> (E::Verdict, HookOutput) {
     let outputs = runs.iter().map(|run| &run.result.output);
     let (mut output, _) = merge_outputs(outputs, E::HONOURS);
-    // An agent that knows no replacement receives a denial.
+    // An agent that supports no replacement receives a denial.
     output.deny_masked_result();
     (E::evaluate(&output), output)
 }

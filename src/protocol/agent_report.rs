@@ -125,8 +125,8 @@ impl AgentReport {
         }
     }
 
-    /// Returns the keyword that matchers of the event are compared with. One that the gateway
-    /// does not know, as of a later release of the agent, is reported as `default`.
+    /// Returns the keyword that matchers of the event are compared with. One that is unknown
+    /// to the gateway, as of a later release of the agent, is reported as `default`.
     fn keyword(&self, default: &'static str) -> &str {
         let SubjectKind::Keywords { field, words } = self.event.subjects() else {
             return default;

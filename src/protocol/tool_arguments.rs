@@ -1,9 +1,9 @@
-//! Arguments of tools under the names that hooks of another family know: a hook that
+//! Arguments of tools under the names that hooks of another family use: a hook that
 //! reads `command` also finds it in a call with `cmd`. Pure.
 
 use serde_json::{Map, Value};
 
-/// Names that hooks know, each with the names in other agents. `commands` and `edits` are lists.
+/// Names that hooks use, each with the names in other agents. `commands` and `edits` are lists.
 const FIELDS: &[(&str, &[&str])] = &[
     (
         COMMAND,
@@ -73,7 +73,7 @@ impl ShownArguments {
         ))
     }
 
-    /// Adds the fields that hooks of other families know.
+    /// Adds the fields that hooks of other families use.
     pub fn new(original: &Map<String, Value>) -> Self {
         let mut shown = Self::unchanged(original);
         for (name, others) in FIELDS {

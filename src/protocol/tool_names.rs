@@ -229,7 +229,7 @@ impl ToolKind {
 pub enum ToolNameOverride {
     /// The tool means the same as the one of this name.
     SameAs(String),
-    /// The tool means nothing that hooks of other agents know.
+    /// The tool means nothing that has a name in hooks of other agents.
     Unmapped,
 }
 

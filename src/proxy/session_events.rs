@@ -93,7 +93,7 @@ async fn find_session(
     Ok((history, session))
 }
 
-/// Fires what is new in the request and remembers the outcomes.
+/// Fires what is new in the request and stores the outcomes.
 async fn fire_new_events(
     turn: &mut TurnState<'_>,
     session: &mut Session,

@@ -1,4 +1,4 @@
-//! Memory that exchanges share, from their begin until they are written or judged.
+//! Memory that exchanges share, from their begin until they are written or evaluated.
 
 use std::sync::{
     Arc,

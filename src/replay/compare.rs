@@ -152,7 +152,7 @@ impl Comparer<'_> {
         is_left(before) && round as usize >= decided
     }
 
-    /// Returns whether an event depends on a hook that could not be asked.
+    /// Returns whether an event depends on a hook that could not run.
     fn is_unknown(&self, round: u32, name: EventName) -> bool {
         let (before, after) = (self.before, self.after);
         let is_unanswered = |compared: ComparedExchange<'_>, run: &RecordedRun| {
@@ -319,7 +319,7 @@ fn config_error(exchange: &RecordedExchange) -> Option<&str> {
     exchange.outcome.error.as_deref().filter(|_| is_answered)
 }
 
-/// Returns whether an exchange ended with an error before any rule was asked.
+/// Returns whether an exchange ended with an error before any rule ran.
 fn is_rejected(exchange: &RecordedExchange) -> bool {
     exchange.outcome.error.is_some() && exchange.events.is_empty() && exchange.rounds.is_empty()
 }

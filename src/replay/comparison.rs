@@ -57,7 +57,7 @@ pub enum UnknownReason {
     HashKeyUnknown,
 }
 
-/// An exchange, and the hooks of it that could not be asked.
+/// An exchange, and the hooks of it that could not run.
 #[derive(Debug, Clone, Copy)]
 pub struct ComparedExchange<'a> {
     /// The exchange, as recorded or as replayed.

@@ -48,7 +48,7 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// Reason code of a call whose caller the config does not serve.
 pub(super) const UNKNOWN_CALLER: &str = "UNAUTHENTICATED";
 
-/// Hooks that a replay asks.
+/// Hooks that a replay runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum ReplayedHooks {
     /// Policies. Hooks answer as recorded, if definition and input are the same, or not at all.
@@ -75,7 +75,7 @@ pub(super) struct Replayed {
     pub(super) exchange: RecordedExchange,
     /// Names of hooks without a recorded output.
     pub(super) unanswered: BTreeSet<String>,
-    /// Names of the rules that were asked.
+    /// Names of the rules that ran.
     pub(super) asked: BTreeSet<String>,
     /// Duration of the call in the gateway.
     pub(super) elapsed: Duration,

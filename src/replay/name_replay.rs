@@ -1,5 +1,5 @@
-//! Name replay: calls of a decision log, judged by the rules that need only names of callers,
-//! models and tools. A log has no content, so other rules are not judged.
+//! Name replay: calls of a decision log, evaluated by the rules that need only names of callers,
+//! models and tools. A log has no content, so other rules are not evaluated.
 
 use std::{collections::HashMap, path::Path};
 
@@ -11,9 +11,9 @@ use super::{
     decisions::is_denial,
     gateway::{ReplayGateway, ReplayedHooks},
     name_rules::names_only,
-    report::{Effort, ReplayReport},
+    report::{ReplayCost, ReplayReport},
     schedule::{ReplayError, is_since},
-    tally::Tally,
+    totals::ReplayTotals,
 };
 use crate::{
     config::Config,
@@ -30,12 +30,12 @@ use crate::{
 /// Most calls that wait for their outcome. Beyond it all are taken as ended.
 const MAX_OPEN_CALLS: usize = 65_536;
 
-/// Judges the lines of a decision log, in which those of different calls alternate.
-struct LineJudge<'a> {
+/// Evaluates the lines of a decision log, in which those of different calls alternate.
+struct LineEvaluator<'a> {
     engine: &'a Engine,
     /// Calls without an outcome so far, by request id.
     open: HashMap<String, LoggedCall>,
-    tally: Tally,
+    totals: ReplayTotals,
 }
 
 /// A call as far as its lines were read.
@@ -72,14 +72,14 @@ pub async fn replay_names(
     let version = config.version.clone();
     let gateway = ReplayGateway::new(config, ReplayedHooks::Policies).await?;
     let snapshot = gateway.app.snapshot();
-    let mut judge = LineJudge {
+    let mut evaluator = LineEvaluator {
         engine: &snapshot.engine,
         open: HashMap::new(),
-        tally: Tally::default(),
+        totals: ReplayTotals::default(),
     };
     for line in lines {
         let line = line?;
-        let damaged = &mut judge.tally.report.damaged;
+        let damaged = &mut evaluator.totals.report.damaged;
         match line.json() {
             Ok(json) if json.get("kind").is_none_or(|kind| !kind.is_string()) => {
                 let (file, number) = (line.file.display(), line.number);
@@ -90,7 +90,7 @@ pub async fn replay_names(
             Ok(json) => {
                 let time = json.get("time").and_then(Value::as_str);
                 if is_since(time.unwrap_or_default(), since) {
-                    judge.add(&json).await;
+                    evaluator.add(&json).await;
                 } else {
                     damaged.skipped += 1;
                 }
@@ -98,8 +98,8 @@ pub async fn replay_names(
             Err(error) => damaged.add(&error),
         }
     }
-    judge.end_all();
-    let tally = judge.tally;
+    evaluator.end_all();
+    let totals = evaluator.totals;
     drop(snapshot);
     gateway.end().await;
     let elapsed_ms = whole_milliseconds(started.elapsed());
@@ -107,17 +107,17 @@ pub async fn replay_names(
         before: "decision log".to_owned(),
         after: version,
         judged_rules: rules,
-        effort: Effort {
+        effort: ReplayCost {
             elapsed_ms,
-            calls_per_second: tally.report.counts.calls * 1000 / elapsed_ms.max(1),
+            calls_per_second: totals.report.counts.calls * 1000 / elapsed_ms.max(1),
             peak_kib: None,
         },
-        ..tally.into_report()
+        ..totals.into_report()
     })
 }
 
-impl LineJudge<'_> {
-    /// Judges a line, if it is about a model or a tool, or ends a call.
+impl LineEvaluator<'_> {
+    /// Evaluates a line, if it is about a model or a tool, or ends a call.
     async fn add(&mut self, line: &Value) {
         let id = text(line, "/request");
         match (text(line, "/kind"), text(line, "/event")) {
@@ -136,10 +136,10 @@ impl LineJudge<'_> {
                 let tool = text(line, "/subject");
                 let runs = tool_runs(self.engine, &context(line), tool).await;
                 let was_denied = is_denial(text(line, "/verdict"));
-                let judged = comparison(EventName::BeforeTool, tool, was_denied, &runs);
+                let evaluated = comparison(EventName::BeforeTool, tool, was_denied, &runs);
                 let tools = &mut self.call(line).tools;
-                tools.changes.extend(judged.changes);
-                tools.unknown = tools.unknown.or(judged.unknown);
+                tools.changes.extend(evaluated.changes);
+                tools.unknown = tools.unknown.or(evaluated.unknown);
                 if text(line, "/origin") == EventOrigin::Reported.as_str() {
                     self.end(id);
                 }
@@ -182,13 +182,13 @@ impl LineJudge<'_> {
     /// Counts a call, if there are lines of it.
     fn end(&mut self, id: &str) {
         if let Some(logged) = self.open.remove(id) {
-            self.tally.add(&logged.call, &logged.comparison());
+            self.totals.add(&logged.call, &logged.comparison());
         }
     }
 
     fn end_all(&mut self) {
         for (_, logged) in self.open.drain() {
-            self.tally.add(&logged.call, &logged.comparison());
+            self.totals.add(&logged.call, &logged.comparison());
         }
     }
 }
@@ -202,9 +202,9 @@ impl LoggedCall {
             runs,
         }) = &self.model
         {
-            let judged = comparison(EventName::BeforeModel, name, *was_denied, runs);
-            result.changes.splice(0..0, judged.changes);
-            result.unknown = result.unknown.or(judged.unknown);
+            let evaluated = comparison(EventName::BeforeModel, name, *was_denied, runs);
+            result.changes.splice(0..0, evaluated.changes);
+            result.unknown = result.unknown.or(evaluated.unknown);
         }
         result
     }
@@ -227,13 +227,13 @@ fn context(line: &Value) -> Context {
     }
 }
 
-/// Compares what the log has of an event with what the judged rules decide.
+/// Compares what the log has of an event with what the evaluated rules decide.
 fn comparison(event: EventName, subject: &str, was_denied: bool, runs: &[HookRun]) -> Comparison {
     let denied = runs.iter().find(|run| run.action >= Action::Deny);
     let is_tool = event == EventName::BeforeTool;
     match (was_denied, denied) {
         (false, None) | (true, Some(_)) => Comparison::default(),
-        // What denied it may be a rule that is not judged.
+        // What denied it may be a rule that is not evaluated.
         (true, None) => Comparison::unknown(UnknownReason::RuleNotJudged),
         (false, Some(run)) => Comparison {
             changes: vec![Change {

@@ -2,19 +2,19 @@
 
 use std::{borrow::Cow, collections::BTreeSet};
 
-use super::report::JudgedRule;
+use super::report::EvaluatedRule;
 use crate::config::{Config, HookMode};
 
-/// Reason why lists of models are not judged.
-const BEHIND_SWAP: &str = "a `model_swap` before it is not judged";
+/// Reason why lists of models are not evaluated.
+const BEHIND_SWAP: &str = "a `model_swap` before it is not evaluated";
 
 /// Returns the names of the rules that need no more than names.
 pub(super) fn name_rules(config: &Config) -> BTreeSet<String> {
     let (_, rules) = names_only(config.clone());
-    let (judged, others): (Vec<_>, Vec<_>) = rules
+    let (evaluated, others): (Vec<_>, Vec<_>) = rules
         .into_iter()
         .partition(|rule| rule.not_judged.is_none());
-    let mut names: BTreeSet<String> = judged.into_iter().map(|rule| rule.rule).collect();
+    let mut names: BTreeSet<String> = evaluated.into_iter().map(|rule| rule.rule).collect();
     for other in others {
         // Rules may have the same name.
         names.remove(&other.rule);
@@ -23,12 +23,12 @@ pub(super) fn name_rules(config: &Config) -> BTreeSet<String> {
 }
 
 /// Returns the config with only the rules that names are enough for, and all its rules.
-pub(super) fn names_only(mut config: Config) -> (Config, Vec<JudgedRule>) {
+pub(super) fn names_only(mut config: Config) -> (Config, Vec<EvaluatedRule>) {
     let mut rules = Vec::new();
-    let mut add = |rule: &str, not_judged: Option<&'static str>| {
-        rules.push(JudgedRule {
+    let mut add = |rule: &str, reason: Option<&'static str>| {
+        rules.push(EvaluatedRule {
             rule: rule.to_owned(),
-            not_judged: not_judged.map(Cow::Borrowed),
+            not_judged: reason.map(Cow::Borrowed),
         });
     };
     for spec in config.enabled_hooks() {
@@ -40,7 +40,7 @@ pub(super) fn names_only(mut config: Config) -> (Config, Vec<JudgedRule>) {
         let has_arguments = spec.settings.0.shift_remove("rules").is_some();
         let lists = ["allow", "deny"];
         let has_names = lists.iter().any(|list| spec.settings.0.contains_key(*list));
-        let not_judged = match spec.policy.as_str() {
+        let reason = match spec.policy.as_str() {
             _ if spec.mode == HookMode::Observe => Some("it only observes"),
             _ if spec.when.is_some() => Some("its condition needs facts of the call"),
             "model_allow" if is_model_known => None,
@@ -48,22 +48,22 @@ pub(super) fn names_only(mut config: Config) -> (Config, Vec<JudgedRule>) {
             "model_swap" if !has_arguments => None,
             "model_swap" => Some("its `rules` need facts of the call"),
             "tool_guard" if has_names => {
-                let not_judged = has_arguments.then_some("its `rules` need arguments");
-                add(spec.label(), not_judged);
+                let reason = has_arguments.then_some("its `rules` need arguments");
+                add(spec.label(), reason);
                 return true;
             }
             "tool_guard" => Some("its `rules` need arguments"),
             _ => Some("it needs the content of calls"),
         };
         let is_swap = spec.policy == "model_swap" && spec.mode == HookMode::Enforce;
-        is_model_known &= !is_swap || not_judged.is_none();
-        add(spec.label(), not_judged);
-        not_judged.is_none()
+        is_model_known &= !is_swap || reason.is_none();
+        add(spec.label(), reason);
+        reason.is_none()
     });
     config.caller_policies.retain(|spec| {
-        let is_judged = is_model_known || spec.policy != "model_allow";
-        add(spec.label(), (!is_judged).then_some(BEHIND_SWAP));
-        is_judged
+        let is_evaluated = is_model_known || spec.policy != "model_allow";
+        add(spec.label(), (!is_evaluated).then_some(BEHIND_SWAP));
+        is_evaluated
     });
     (config, rules)
 }

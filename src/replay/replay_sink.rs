@@ -26,7 +26,7 @@ pub(super) struct ReplayedCall {
     answer_event: Option<RecordedEvent>,
     /// Number of requests to the model API so far.
     rounds: u32,
-    /// Names of the rules that were asked.
+    /// Names of the rules that ran.
     pub(super) asked: BTreeSet<String>,
     tool_denied: bool,
     pub(super) outcome: Option<RecordedOutcome>,

@@ -14,10 +14,10 @@ use super::{
     name_rules::name_rules,
     progress::{Progress, peak_kib},
     redaction::is_same_redaction,
-    report::{Effort, ReplayReport},
+    report::{ReplayCost, ReplayReport},
     session_order::OrderedCall,
-    tally::Tally,
     tool_coverage::ToolCoverage,
+    totals::ReplayTotals,
 };
 use crate::{
     config::{BUILTIN, Config},
@@ -35,7 +35,7 @@ pub struct ReplayConfigs {
     pub after: Config,
     /// The config to compare with; without one, what was recorded.
     pub before: Option<Config>,
-    /// The hooks that are asked.
+    /// The hooks that run.
     pub hooks: ReplayedHooks,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Replayer {
     /// Rules of the tried config that decide by names alone, and the refusal of a caller.
     name_rules: BTreeSet<String>,
     pub(super) hooks: ReplayedHooks,
-    tally: Mutex<Tally>,
+    totals: Mutex<ReplayTotals>,
     progress: Arc<Progress>,
 }
 
@@ -85,7 +85,7 @@ impl Replayer {
             redacts_otherwise,
             name_rules,
             hooks: configs.hooks,
-            tally: Mutex::default(),
+            totals: Mutex::default(),
             progress,
         })
     }
@@ -93,7 +93,7 @@ impl Replayer {
     /// Replays a call whose turn it is, and compares it; `None` if it is a request that no config
     /// recognises as a call. `diverged` has the sessions in which an earlier
     /// call went otherwise, or may have.
-    pub(super) async fn judge(
+    pub(super) async fn compare(
         &self,
         call: &OrderedCall,
         diverged: &mut HashSet<SessionKey>,
@@ -127,7 +127,7 @@ impl Replayer {
         if is_masked && self.redacts_otherwise && comparison.changes.is_empty() {
             comparison.unknown.get_or_insert(UnknownReason::Masked);
         }
-        self.tally.lock().add(&call.exchange, &comparison);
+        self.totals.lock().add(&call.exchange, &comparison);
         Some(comparison)
     }
 
@@ -177,14 +177,14 @@ impl Replayer {
             Some(before) => Some(before.elapsed),
             None => hook_time(recorded),
         };
-        let mut tally = self.tally.lock();
-        tally.add_times(time, after.elapsed);
+        let mut totals = self.totals.lock();
+        totals.add_times(time, after.elapsed);
         for tool in &tools {
-            tally.add_tool(tool);
+            totals.add_tool(tool);
         }
         for rule in &after.asked {
-            if !tally.asked.contains(rule) {
-                tally.asked.insert(rule.clone());
+            if !totals.asked.contains(rule) {
+                totals.asked.insert(rule.clone());
             }
         }
     }
@@ -193,9 +193,9 @@ impl Replayer {
     pub(super) fn report(&self) -> ReplayReport {
         let snapshot = self.after.app.snapshot();
         let table = snapshot.engine.table();
-        let tally = self.tally.lock().clone();
+        let totals = self.totals.lock().clone();
         let enabled = table.rules().iter().filter(|rule| !rule.disabled);
-        let never = enabled.filter(|rule| !tally.asked.contains(&rule.name));
+        let never = enabled.filter(|rule| !totals.asked.contains(&rule.name));
         let never_asked = never.map(|rule| rule.name.clone()).collect();
         let before = self.before.as_ref();
         let before = before.map(|before| before.app.snapshot().config.version.clone());
@@ -203,13 +203,13 @@ impl Replayer {
             before: before.unwrap_or_else(|| ReplayReport::RECORDED.to_owned()),
             after: snapshot.config.version.clone(),
             never_asked,
-            coverage: ToolCoverage::new(&tally.called_tools, table),
-            effort: Effort {
+            coverage: ToolCoverage::new(&totals.called_tools, table),
+            effort: ReplayCost {
                 elapsed_ms: whole_milliseconds(self.progress.elapsed()),
                 calls_per_second: self.progress.rate(),
                 peak_kib: peak_kib(),
             },
-            ..tally.into_report()
+            ..totals.into_report()
         }
     }
 

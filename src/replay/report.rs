@@ -31,12 +31,12 @@ pub struct ReplayReport {
     pub unknown: BTreeMap<UnknownReason, u64>,
     /// Samples of each kind of difference.
     pub samples: BTreeMap<DifferenceKind, Vec<ChangeSample>>,
-    /// Rules of the tried config that no call asked.
+    /// Rules of the tried config that ran on no call.
     pub never_asked: Vec<String>,
-    /// Rules of the tried config, and whether names were enough to judge them; only after a
+    /// Rules of the tried config, and whether names were enough to evaluate them; only after a
     /// replay of a decision log.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub judged_rules: Vec<JudgedRule>,
+    pub judged_rules: Vec<EvaluatedRule>,
     /// Tool calls that some rule names.
     pub coverage: ToolCoverage,
     /// Durations of the calls.
@@ -44,7 +44,7 @@ pub struct ReplayReport {
     /// Parts of the recording that cannot be read.
     pub damaged: DamageReport,
     /// Duration of the replay, and its memory.
-    pub effort: Effort,
+    pub effort: ReplayCost,
 }
 
 /// Numbers of calls, each counted once by its strictest difference.
@@ -112,12 +112,12 @@ pub struct CallTimes {
     pub after_p99_us: u64,
 }
 
-/// A rule, and whether a decision log is enough to judge it.
+/// A rule, and whether a decision log is enough to evaluate it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JudgedRule {
+pub struct EvaluatedRule {
     /// Name of the rule.
     pub rule: String,
-    /// Reason why it is not judged; `None` if it is.
+    /// Reason why it is not evaluated; `None` if it is.
     pub not_judged: Option<Cow<'static, str>>,
 }
 
@@ -145,7 +145,7 @@ impl DamageReport {
 
 /// Time and memory that a replay took.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub struct Effort {
+pub struct ReplayCost {
     /// Duration of the replay in milliseconds.
     pub elapsed_ms: u64,
     /// Calls per second, on average.

@@ -112,7 +112,7 @@ pub async fn replay(
 async fn replay_lane(replayer: Arc<Replayer>, mut calls: UnboundedReceiver<QueuedReplay>) {
     let mut diverged = HashSet::new();
     while let Some(QueuedReplay { call, permit }) = calls.recv().await {
-        replayer.judge(&call, &mut diverged).await;
+        replayer.compare(&call, &mut diverged).await;
         drop(permit);
     }
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{config::Config, recording::RecordedExchange, state::BuildError};
 
-/// Sessions with a difference that are kept. Beyond it they are forgotten, and content of their
+/// Maximum number of sessions with a difference that are kept. Beyond it all are removed, and content of their
 /// later calls counts as a difference.
 const MAX_DIVERGED_SESSIONS: usize = 100_000;
 
@@ -62,12 +62,12 @@ impl SerialReplay {
         self.order.release_stalled(timeout)
     }
 
-    /// Replays a call whose turn it is; `None` if it is a request that is no call.
-    pub async fn judge(&mut self, call: &OrderedCall) -> Option<Comparison> {
+    /// Replays a call whose turn it is, and compares it; `None` if it is a request that is no call.
+    pub async fn compare(&mut self, call: &OrderedCall) -> Option<Comparison> {
         if self.diverged.len() > MAX_DIVERGED_SESSIONS {
             self.diverged.clear();
         }
-        self.replayer.judge(call, &mut self.diverged).await
+        self.replayer.compare(call, &mut self.diverged).await
     }
 
     /// Returns the report, which grows with each call.

@@ -1,4 +1,4 @@
-//! HTTP/2: limits of its streams, and requests in the form that the handlers know.
+//! HTTP/2: limits of its streams, and requests in the form that the handlers use.
 //!
 //! HTTP/1.1 has one request per connection, so timeouts of the connection bound it. Streams
 //! of HTTP/2 need two bounds of their own. Their receive windows fit into that of the

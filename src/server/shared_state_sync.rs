@@ -19,7 +19,7 @@ pub(super) async fn share_state(app: App) {
             app.resources.metrics.limits_shared.set(0);
         }
         let Some(fleet) = shared.fleet else {
-            sleep(Fleet::INTERVAL).await;
+            sleep(Fleet::HEARTBEAT_INTERVAL).await;
             continue;
         };
         let has_beat = fleet.beat(&view::fleet::own_status(&app, &fleet)).await;
@@ -32,7 +32,7 @@ pub(super) async fn share_state(app: App) {
                 limits.lose();
                 sleep(RETRY_INTERVAL).await;
             }
-            None => sleep(Fleet::INTERVAL).await,
+            None => sleep(Fleet::HEARTBEAT_INTERVAL).await,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The thread that judges exchanges, within its share of the CPU.
+//! The thread that evaluates exchanges, within its share of the CPU.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{Dispatch, dispatcher, subscriber::NoSubscriber};
 
-use super::{cpu_pace::CpuPace, judge::ExchangeJudge};
+use super::{cpu_pace::CpuPace, evaluator::ExchangeEvaluator};
 use crate::{
     config::{Config, CpuShare, ShadowHooks, ShadowSettings},
     mutex::Mutex,
@@ -25,13 +25,13 @@ use crate::{
     replay::{LiveReport, ReplayedHooks, SerialReplay},
 };
 
-/// Longest judgement of one exchange, in which hooks with `shadow: true` may run.
+/// Longest evaluation of one exchange, in which hooks with `shadow: true` may run.
 pub(super) const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time between two looks for exchanges that wait for a lost one.
 const LOST_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time to judge the exchanges that wait for earlier ones, at the end.
+/// Time to evaluate the exchanges that wait for earlier ones, at the end.
 const REST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time to build the gateway.
@@ -78,11 +78,11 @@ impl EndReason {
     }
 }
 
-/// A thread that judges exchanges.
+/// A thread that evaluates exchanges.
 pub(super) struct Worker {
     pub(super) report: LiveReport,
     pub(super) activity: Arc<Activity>,
-    /// Interrupts a judgement at its next await.
+    /// Interrupts an evaluation at its next await.
     pub(super) cancel: CancellationToken,
     /// Its end. An error after a panic.
     pub(super) ended: oneshot::Receiver<EndReason>,
@@ -99,7 +99,7 @@ pub(super) struct WorkerPlan {
     pub(super) metrics: Arc<Metrics>,
 }
 
-/// The time since which a thread judges the present exchange; `None` without one.
+/// The time since which a thread evaluates the present exchange; `None` without one.
 #[derive(Debug, Default)]
 pub(super) struct Activity(Mutex<Option<Instant>>);
 
@@ -114,7 +114,7 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// Returns the reason why it cannot judge.
+    /// Returns the reason why it cannot evaluate.
     pub(super) async fn start(plan: WorkerPlan) -> Result<Self, String> {
         let (ready, is_ready) = oneshot::channel();
         let (cancel, activity) = (CancellationToken::new(), Arc::<Activity>::default());
@@ -145,7 +145,7 @@ impl Drop for Worker {
 }
 
 impl Activity {
-    /// Returns the time since which the present exchange is judged.
+    /// Returns the time since which the present exchange is evaluated.
     pub(super) fn busy(&self) -> Duration {
         let since = *self.0.lock();
         since.map_or(Duration::ZERO, |since| since.elapsed())
@@ -168,7 +168,7 @@ fn spawn(
     let runtime = runtime.enable_all().build()?;
     let (end, ended) = oneshot::channel();
     let run = move || {
-        // Judged calls are not logged. The decision log has their sums.
+        // Evaluated calls are not logged. The decision log has their sums.
         // Not `Dispatch::none()`, which is in no list of subscribers: a log statement that this
         // thread were the first to reach would be disabled for all threads.
         let _quiet = dispatcher::set_default(&Dispatch::new(NoSubscriber::default()));
@@ -204,7 +204,7 @@ async fn run_worker(
     let budget = plan.settings.budget;
     ready.send(Ok(replay.live_report())).ok();
     let mut queue = plan.queue;
-    let mut judge = ExchangeJudge {
+    let mut evaluator = ExchangeEvaluator {
         replay,
         collector: plan.collector,
         max_bytes: budget.memory,
@@ -216,31 +216,33 @@ async fn run_worker(
         cpu: budget.cpu,
         exchange_timeout: EXCHANGE_TIMEOUT,
     };
-    let judged = async |next| judge.judge(next).await;
-    let worked = work(&mut queue, &limits, cancel, activity, judged).await;
+    let evaluated = async |next| evaluator.evaluate(next).await;
+    let worked = work(&mut queue, &limits, cancel, activity, evaluated).await;
     plan.metrics.shadow_dropped.inc_by(queue.len() as u64);
     if worked.is_ok() {
-        // A rest that takes longer is not judged.
-        timeout(REST_TIMEOUT, judge.judge_rest()).await.ok();
+        // A rest that takes longer is not evaluated.
+        timeout(REST_TIMEOUT, evaluator.evaluate_rest()).await.ok();
     }
-    // That whose judgement was interrupted, and those that still wait for it.
-    plan.metrics.shadow_dropped.inc_by(judge.held.len() as u64);
+    // That whose evaluation was interrupted, and those that still wait for it.
+    plan.metrics
+        .shadow_dropped
+        .inc_by(evaluator.held.len() as u64);
     // The task has a reason of its own if it has cancelled the work.
     worked.map_or(EndReason::Deadline, |()| EndReason::Failed)
 }
 
-/// Judges what is in a queue, one after the other, until the queue closes. While the queue is
-/// empty, `judge` is called with `None` now and then.
+/// Evaluates what is in a queue, one after the other, until the queue closes. While the queue is
+/// empty, `evaluate` is called with `None` now and then.
 ///
 /// # Errors
 ///
-/// If a judgement took too long.
+/// If an evaluation took too long.
 async fn work<T>(
     queue: &mut mpsc::Receiver<T>,
     limits: &WorkerLimits,
     cancel: &CancellationToken,
     activity: &Activity,
-    mut judge: impl AsyncFnMut(Option<T>),
+    mut evaluate: impl AsyncFnMut(Option<T>),
 ) -> Result<(), Elapsed> {
     let mut pace = CpuPace::new(limits.cpu);
     loop {
@@ -252,10 +254,10 @@ async fn work<T>(
         };
         activity.begin();
         pace.begin();
-        let judged = timeout(limits.exchange_timeout, judge(next));
-        match cancel.run_until_cancelled(judged).await {
+        let evaluated = timeout(limits.exchange_timeout, evaluate(next));
+        match cancel.run_until_cancelled(evaluated).await {
             None => break,
-            Some(judged) => judged?,
+            Some(evaluated) => evaluated?,
         }
         activity.end();
         let pause = pace.pause();
@@ -300,33 +302,40 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_judgement_that_takes_too_long_ends_the_work() {
+    async fn an_evaluation_that_takes_too_long_ends_the_work() {
         let (cancel, activity) = (CancellationToken::new(), Activity::default());
-        let mut judged = 0;
-        let judge = async |item: Option<u32>| {
-            judged += item.unwrap();
+        let mut evaluated = 0;
+        let evaluate = async |item: Option<u32>| {
+            evaluated += item.unwrap();
             if item == Some(2) {
                 std::future::pending::<()>().await;
             }
         };
 
-        let end = work(&mut queue(&[1, 2, 4]), &LIMITS, &cancel, &activity, judge).await;
+        let end = work(
+            &mut queue(&[1, 2, 4]),
+            &LIMITS,
+            &cancel,
+            &activity,
+            evaluate,
+        )
+        .await;
 
         assert!(end.is_err());
-        assert_eq!(judged, 3);
+        assert_eq!(evaluated, 3);
     }
 
     #[tokio::test]
-    async fn a_judgement_that_never_yields_is_seen_from_outside() {
+    async fn an_evaluation_that_never_yields_is_seen_from_outside() {
         let (activity, watched) = (Activity::default(), Activity::default());
         let (cancel, mut queue) = (CancellationToken::new(), queue(&[1]));
         let mut longest = Duration::ZERO;
-        let judge = async |_item| {
+        let evaluate = async |_item| {
             thread::sleep(Duration::from_millis(60));
             longest = activity.busy();
         };
 
-        let end = work(&mut queue, &LIMITS, &cancel, &activity, judge).await;
+        let end = work(&mut queue, &LIMITS, &cancel, &activity, evaluate).await;
 
         assert!(end.is_ok());
         assert!(longest >= Duration::from_millis(50), "{longest:?}");
@@ -337,14 +346,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cancelled_worker_ends_within_a_judgement() {
+    async fn a_cancelled_worker_ends_within_an_evaluation() {
         let (cancel, activity) = (CancellationToken::new(), Activity::default());
-        let judge = async |_item| {
+        let evaluate = async |_item| {
             cancel.cancel();
             std::future::pending::<()>().await;
         };
 
-        let end = work(&mut queue(&[1, 2]), &LIMITS, &cancel, &activity, judge).await;
+        let end = work(&mut queue(&[1, 2]), &LIMITS, &cancel, &activity, evaluate).await;
 
         assert!(end.is_ok());
     }

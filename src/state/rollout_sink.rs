@@ -37,7 +37,7 @@ pub(super) struct RolloutSink {
     call: CallOutcome,
     /// True for model calls with content, and for reported events.
     is_call: bool,
-    /// True once policies or hooks were asked, or the call went to the model API.
+    /// True once policies or hooks ran, or the call went to the model API.
     is_decided: bool,
 }
 

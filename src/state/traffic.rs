@@ -24,8 +24,8 @@ const MAX_UNKNOWN_PATHS: NonZeroUsize = NonZeroUsize::new(200).unwrap();
 /// Characters of a path and of a caller's name that are kept.
 const MAX_NAME_CHARS: usize = 128;
 
-const SECOND: Duration = Duration::from_secs(1);
-const HOUR: Duration = Duration::from_hours(1);
+const CALL_BUCKET_WIDTH: Duration = Duration::from_secs(1);
+const METHOD_BUCKET_WIDTH: Duration = Duration::from_hours(1);
 
 /// Calls of the last minute and day.
 pub struct Traffic {
@@ -58,9 +58,9 @@ impl Default for Traffic {
     fn default() -> Self {
         let now = Instant::now();
         Self {
-            calls: TimeBuckets::new(SECOND, now),
+            calls: TimeBuckets::new(CALL_BUCKET_WIDTH, now),
             methods: dialect::methods()
-                .map(|_| TimeBuckets::new(HOUR, now))
+                .map(|_| TimeBuckets::new(METHOD_BUCKET_WIDTH, now))
                 .collect(),
             unknown: Mutex::new(LruCache::new(MAX_UNKNOWN_PATHS)),
         }
@@ -95,7 +95,7 @@ impl Traffic {
     pub fn calls_per_second(&self) -> f64 {
         let now = Instant::now();
         let calls = u32::try_from(self.calls.sum(now)).unwrap_or(u32::MAX);
-        f64::from(calls) / self.calls.covered(now).max(SECOND).as_secs_f64()
+        f64::from(calls) / self.calls.covered(now).max(CALL_BUCKET_WIDTH).as_secs_f64()
     }
 
     /// Returns the calls of a method in the last 24 hours, counted by the hour.

@@ -1,4 +1,4 @@
-//! Errors of transports.
+//! Errors of transports, as agents see them in the reason of a denial.
 
 use std::io;
 

@@ -22,7 +22,7 @@ pub struct RecordedRuns(Mutex<HashMap<String, RequestRuns>>);
 pub struct RequestRuns {
     /// Results in the order of the runs.
     pub results: HashMap<RunKey, VecDeque<HookResult>>,
-    /// Names of hooks that were asked and have no recorded output.
+    /// Names of hooks that ran and have no recorded output.
     pub unanswered: BTreeSet<String>,
 }
 

@@ -57,8 +57,9 @@ pub enum UpstreamError {
 }
 
 impl UpstreamError {
-    /// Returns whether the request was not sent, so that another address may receive it: there
-    /// was no connection, or the circuit breaker is open.
+    /// Returns whether the request was not sent, so that another address may receive it: its target
+    /// was invalid, there was no connection or no file descriptor for one, or the circuit breaker
+    /// is open.
     pub(super) fn is_unsent(&self) -> bool {
         match self {
             Self::Unreachable(error) => error.is_connect(),

@@ -35,9 +35,9 @@ pub enum RuleRemark {
     Failing,
     /// It could deny something but lets it pass when it fails.
     FailsOpen,
-    /// It was never asked since the start of the process.
+    /// It has not run since the start of the process.
     NeverAsked,
-    /// It was asked, but never decided or edited anything.
+    /// It ran, but never decided or edited anything.
     NeverActed,
     /// Its mode is `observe`.
     Observes,
@@ -54,7 +54,7 @@ impl RuleRemark {
             Self::NotProven => "not proven",
             Self::Failing => "failing",
             Self::FailsOpen => "fails open",
-            Self::NeverAsked => "never asked",
+            Self::NeverAsked => "never run",
             Self::NeverActed => "never acted",
             Self::Observes => "only observes",
             Self::Disabled => "disabled",

@@ -1,10 +1,10 @@
 //! Rules about words: what a reader greps for, and what only its author understands.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs, path::Path};
 
 use regex::Regex;
 
-use crate::source::{all_sources, test_sources};
+use crate::source::{Source, all_sources, files_of, test_sources};
 
 /// Words that describe code as people, buildings or speech.
 const METAPHORS: &[&str] = &[
@@ -17,12 +17,27 @@ const METAPHORS: &[&str] = &[
     "floor",
     "floors",
     "forbid",
+    "forget",
+    "forgets",
+    "forgot",
+    "forgotten",
     "hands",
     "heart",
     "house",
+    "judge",
+    "judged",
+    "judgement",
+    "judges",
+    "judging",
+    "knew",
+    "know",
+    "knows",
     "nobody",
     "obey",
     "patience",
+    "remember",
+    "remembered",
+    "remembers",
     "room",
     "rooms",
     "said",
@@ -99,6 +114,46 @@ fn comments_and_identifiers_have_no_metaphors() {
     );
 }
 
+/// Descriptions in the schema and the `OpenAPI` document come from doc comments.
+#[test]
+fn comments_of_shipped_files_have_no_metaphors() {
+    let quoted = Regex::new("`[^`]*`").unwrap();
+    let word = Regex::new(r"[A-Za-z]+").unwrap();
+    let extensions = ["md", "nft", "py", "sh", "toml", "yaml", "yml"];
+    let folders = ["config", "deploy", "docker"].iter();
+    let files = folders.flat_map(|folder| files_of(Path::new(folder), &extensions));
+    let mut wrong = Vec::new();
+    for path in files {
+        let name = path.to_str().unwrap();
+        for (line, prose) in prose_of(&path) {
+            let prose = quoted.replace_all(&prose, "").to_lowercase();
+            let words = word.find_iter(&prose).map(|found| found.as_str());
+            let words = words.filter(|word| METAPHORS.contains(word) && !is_exception(name, word));
+            wrong.extend(words.map(|word| format!("{name}:{line} `{word}`")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The lines of a page, or the comments after `#` of any other file, with their numbers.
+fn prose_of(path: &Path) -> Vec<(usize, String)> {
+    let comment = Regex::new("(?:^|\\s)#(.*)").unwrap();
+    let is_page = path.extension().is_some_and(|extension| extension == "md");
+    let text = fs::read_to_string(path).unwrap();
+    let lines = text.lines().enumerate();
+    let lines = lines.filter_map(|(index, line)| {
+        let prose = if is_page {
+            Some(line)
+        } else {
+            comment
+                .captures(line)
+                .and_then(|found| Some(found.get(1)?.as_str()))
+        };
+        Some((index + 1, prose?.to_owned()))
+    });
+    lines.collect()
+}
+
 #[test]
 fn test_names_are_statements() {
     let test = r"#\[(?:tokio::)?test[^\]]*\]\s+(?:#\[[^\]]*\]\s+)*(?:async )?fn ([a-z]+)_(\w*)";
@@ -152,26 +207,13 @@ fn doc_comments_begin_with_a_noun_or_a_verb() {
 #[test]
 fn doc_comments_add_to_the_name() {
     let mut wrong = Vec::new();
-    for file in all_sources() {
-        let mut block = String::new();
-        let mut start = 0;
-        for (index, line) in file.text.lines().enumerate() {
-            if line.starts_with("mod tests {") {
-                break;
-            }
-            if let Some(text) = line.trim_start().strip_prefix("///") {
-                if block.is_empty() {
-                    start = index + 1;
+    for file in all_sources().into_iter().chain(test_sources()) {
+        for marker in ["///", "//!"] {
+            for (line, text) in comment_blocks(&file, marker) {
+                if text.split_whitespace().count() < MIN_DOC_WORDS {
+                    wrong.push(format!("{}:{line} {text}", file.path));
                 }
-                block.push_str(text);
-                block.push(' ');
-                continue;
             }
-            let words = block.split_whitespace().count();
-            if (1..MIN_DOC_WORDS).contains(&words) {
-                wrong.push(format!("{}:{start} {}", file.path, block.trim()));
-            }
-            block.clear();
         }
     }
     assert!(
@@ -179,6 +221,22 @@ fn doc_comments_add_to_the_name() {
         "doc comments that repeat the name:\n{}",
         wrong.join("\n")
     );
+}
+
+/// Texts of adjacent lines that begin with `marker`, with the number of the first.
+fn comment_blocks(file: &Source, marker: &str) -> Vec<(usize, String)> {
+    let mut blocks: Vec<(usize, String)> = Vec::new();
+    let mut is_continued = false;
+    for (index, line) in file.text.lines().enumerate() {
+        let text = line.trim_start().strip_prefix(marker);
+        match (text, blocks.last_mut()) {
+            (Some(text), Some((_, block))) if is_continued => block.push_str(text),
+            (Some(text), _) => blocks.push((index + 1, text.trim_start().to_owned())),
+            (None, _) => (),
+        }
+        is_continued = text.is_some();
+    }
+    blocks
 }
 
 #[test]

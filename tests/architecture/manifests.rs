@@ -3,8 +3,9 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::PathBuf,
 };
+
+use crate::source::packages;
 
 /// Maximum number of direct dependencies of hookgate, without the crates of the workspace.
 /// `python3 tests/lines.py` prints the number.
@@ -19,9 +20,8 @@ fn direct_dependencies_are_few() {
 
 #[test]
 fn each_dependency_has_its_reason() {
-    let mut manifests = vec![PathBuf::from("Cargo.toml")];
-    let crates = fs::read_dir("crates").unwrap();
-    manifests.extend(crates.map(|entry| entry.unwrap().path().join("Cargo.toml")));
+    let packages = packages().into_iter();
+    let manifests = packages.map(|package| package.join("Cargo.toml"));
     let (mut explained, mut used) = (BTreeSet::new(), BTreeMap::new());
     for manifest in manifests {
         for (name, reason) in dependencies(&fs::read_to_string(&manifest).unwrap()) {

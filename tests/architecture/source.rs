@@ -113,14 +113,17 @@ pub fn sources() -> Vec<Source> {
 
 /// The same for the package and all crates of the workspace.
 pub fn all_sources() -> Vec<Source> {
-    let mut found = sources();
+    let roots = packages().into_iter().map(|package| package.join("src"));
+    roots.flat_map(|root| sources_of(&root)).collect()
+}
+
+/// Folders of the package and of the workspace's crates.
+pub fn packages() -> Vec<PathBuf> {
     let crates = fs::read_dir("crates").unwrap();
-    let mut crates: Vec<PathBuf> = crates.map(|entry| entry.unwrap().path()).collect();
-    crates.sort();
-    for folder in crates {
-        found.extend(sources_of(&folder.join("src")));
-    }
-    found
+    let mut packages: Vec<PathBuf> = crates.map(|entry| entry.unwrap().path()).collect();
+    packages.push(PathBuf::new());
+    packages.sort();
+    packages
 }
 
 /// Files of tests, benchmarks and fuzz targets.
@@ -129,14 +132,14 @@ pub fn test_sources() -> Vec<Source> {
     let folders = ["benches", "crates", "fuzz/src", "src", "tests"];
     let files = folders.iter().flat_map(|folder| {
         let has_only_tests = ["benches", "fuzz/src"].contains(folder);
-        let files = rust_files(Path::new(folder)).into_iter();
+        let files = files_of(Path::new(folder), &["rs"]).into_iter();
         files.filter(move |file| has_only_tests || is_test(file))
     });
     files.map(|file| Source::read(&file, root)).collect()
 }
 
 fn sources_of(root: &Path) -> Vec<Source> {
-    let files = rust_files(root).into_iter();
+    let files = files_of(root, &["rs"]).into_iter();
     let files = files.filter(|file| !is_test(file.strip_prefix(root).unwrap()));
     files.map(|file| Source::read(&file, root)).collect()
 }
@@ -146,13 +149,15 @@ fn is_test(path: &Path) -> bool {
         .any(|name| name == "tests" || name == "tests.rs")
 }
 
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
+/// Files of a folder and its subfolders that have one of these extensions.
+pub fn files_of(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
+        let extension = path.extension().and_then(|extension| extension.to_str());
         if path.is_dir() {
-            files.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.extend(files_of(&path, extensions));
+        } else if extension.is_some_and(|extension| extensions.contains(&extension)) {
             files.push(path);
         }
     }

@@ -321,7 +321,7 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_rollout_aborts counter
     # HELP hookgate_shadow_running State of the shadow: 1 if it is running, 0 otherwise.
     # TYPE hookgate_shadow_running gauge
-    # HELP hookgate_shadow_dropped Exchanges that the shadow did not judge, because its queue or memory was full.
+    # HELP hookgate_shadow_dropped Exchanges that the shadow did not evaluate, because its queue or memory was full.
     # TYPE hookgate_shadow_dropped counter
     # HELP hookgate_shadow_ends Ends of shadows, by reason.
     # TYPE hookgate_shadow_ends counter

@@ -8,7 +8,7 @@ use crate::{
     trace::{calls, until},
 };
 
-/// Guards that are asked and guards that are not, for each reason.
+/// Guards that run and guards that do not, for each reason.
 const GUARDS: &str = r#"hooksConfig: { disabled: [off] }
 trace: { content: { denied_or_edited: true, reasons: true } }
 policies:
@@ -27,7 +27,7 @@ hooks:
 
 const MODEL: &str = "gemini-2.5-pro";
 
-/// The `OpenAPI` document.
+/// The `OpenAPI` document of the gateway.
 struct Document(Value);
 
 impl Document {

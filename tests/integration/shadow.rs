@@ -93,10 +93,10 @@ impl ShadowGateway {
         }
     }
 
-    /// Waits until the shadow has judged this number of calls.
-    async fn wait_until_judged(&self, calls: usize) -> Value {
+    /// Waits until the shadow has evaluated this number of calls.
+    async fn wait_until_evaluated(&self, calls: usize) -> Value {
         let calls = calls as u64;
-        self.wait_until("judged calls", |status| judged_calls(status) == calls)
+        self.wait_until("evaluated calls", |status| evaluated_calls(status) == calls)
             .await
     }
 
@@ -137,8 +137,8 @@ fn write_config(folder: &Path, upstream: &Upstream, name: &str, config: &str) {
     fs::write(folder.join(name), config).unwrap();
 }
 
-/// Returns the number of calls that a shadow has judged.
-fn judged_calls(status: &Value) -> u64 {
+/// Returns the number of calls that a shadow has evaluated.
+fn evaluated_calls(status: &Value) -> u64 {
     status["report"]["counts"]["calls"].as_u64().unwrap_or(0)
 }
 

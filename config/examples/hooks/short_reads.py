@@ -2,7 +2,7 @@
 """BeforeTool: no file is read beyond 2000 lines at once.
 
 In the protocols of LLxprt Code and Tabnine, `tool_input` replaces the arguments,
-so all of them are given. LLxprt Code tells `systemMessage` to the model too.
+so all of them are given. LLxprt Code sends `systemMessage` to the model too.
 """
 import json
 import sys

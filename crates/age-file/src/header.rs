@@ -2,11 +2,12 @@
 
 use std::io::{self, BufRead, Read};
 
-use aws_lc_rs::{error::Unspecified, hmac, rand};
+use aws_lc_rs::hmac;
 use data_encoding::BASE64_NOPAD;
 
 use crate::{
-    DecryptError, derive_key,
+    DecryptError,
+    file_key::FileKey,
     key::{Identity, Recipient, WrappedKey},
 };
 
@@ -19,24 +20,6 @@ const BODY_COLUMNS: usize = 64;
 
 /// Most bytes of a header.
 const MAX_HEADER_BYTES: u64 = 64 * 1024;
-
-/// Key that the keys of header and payload are derived from.
-pub(crate) struct FileKey(pub(crate) [u8; Self::BYTES]);
-
-impl FileKey {
-    pub(crate) const BYTES: usize = 16;
-
-    pub(crate) fn generate() -> Result<Self, Unspecified> {
-        let mut key = [0; Self::BYTES];
-        rand::fill(&mut key)?;
-        Ok(Self(key))
-    }
-
-    fn mac_key(&self) -> io::Result<hmac::Key> {
-        let key = derive_key(&self.0, b"", b"header")?;
-        Ok(hmac::Key::new(hmac::HMAC_SHA256, &key))
-    }
-}
 
 /// Returns the header of a file.
 pub(crate) fn write(file_key: &FileKey, recipients: &[Recipient]) -> io::Result<String> {

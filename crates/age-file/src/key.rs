@@ -9,7 +9,7 @@ use aws_lc_rs::{
 };
 use thiserror::Error;
 
-use crate::{KEY_BYTES, bech32, derive_key, header::FileKey};
+use crate::{KEY_BYTES, bech32, derive_key, file_key::FileKey};
 
 const RECIPIENT_PREFIX: &str = "age";
 

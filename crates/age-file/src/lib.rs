@@ -8,6 +8,7 @@
 #![doc = include_str!("../README.md")]
 
 mod bech32;
+mod file_key;
 mod header;
 mod key;
 mod payload;

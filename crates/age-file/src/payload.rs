@@ -13,7 +13,8 @@ use aws_lc_rs::{
 
 use crate::{
     DecryptError, derive_key,
-    header::{self, FileKey},
+    file_key::FileKey,
+    header,
     key::{Identity, Recipient},
 };
 

@@ -21,5 +21,5 @@ pub use self::{
     probe::Reachability,
     report::{Host, Report, Verdict, Way},
     route::{Destination, Route},
-    settings::{Machine, Place, Setting, Unreadable},
+    settings::{Machine, Setting, SettingPosition, Unreadable},
 };

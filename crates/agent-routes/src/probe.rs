@@ -15,7 +15,7 @@ use url::Url;
 
 use crate::{
     address::Address,
-    settings::{Machine, Place, Setting},
+    settings::{Machine, Setting, SettingPosition},
 };
 
 /// Time for one attempt: lookup of the name, connection and answer of a proxy.
@@ -41,9 +41,9 @@ pub enum Reachability {
     /// A connection to this address of the host was accepted.
     Directly(SocketAddr),
     /// The proxy that a variable names opened a tunnel to the host.
-    Through(Place),
-    /// The proxy accepts connections, and was not asked because it speaks no plain HTTP.
-    PerhapsThrough(Place),
+    Through(SettingPosition),
+    /// The proxy accepts connections, and was not tested further because it speaks no plain HTTP.
+    PerhapsThrough(SettingPosition),
     /// The name leads to the gateway.
     Gateway,
     /// It was not tried.
@@ -59,7 +59,7 @@ struct Proxy {
     speaks_http: bool,
     /// Value of the header `proxy-authorization`.
     authorization: Option<String>,
-    place: Place,
+    place: SettingPosition,
 }
 
 impl Reachability {

@@ -9,7 +9,7 @@ use crate::{
     agents::{self, AGENTS},
     probe::{self, Reachability},
     route::{Destination, Route},
-    settings::{Machine, Place, Setting, SettingsReader, Unreadable},
+    settings::{Machine, Setting, SettingPosition, SettingsReader, Unreadable},
 };
 
 /// Destinations of the model calls that the agents of a machine send.
@@ -41,7 +41,7 @@ pub struct Way {
     /// Classification of the destination: the gateway, or another host and its reachability.
     pub verdict: Verdict,
     /// Places of credentials with which the model API itself can be called.
-    pub credentials: Vec<Place>,
+    pub credentials: Vec<SettingPosition>,
 }
 
 /// Destination of the calls on a way.

@@ -2,7 +2,7 @@
 
 use crate::{
     address::Address,
-    settings::{Place, Setting},
+    settings::{Setting, SettingPosition},
 };
 
 /// One kind of login of an agent.
@@ -17,9 +17,9 @@ pub struct Route {
     /// Settings with a base URL that the agent does not use now.
     pub alternatives: Vec<Setting>,
     /// The setting that does not allow this login, if any.
-    pub disabled_by: Option<Place>,
+    pub disabled_by: Option<SettingPosition>,
     /// Places of credentials with which the model API itself can be called.
-    pub credentials: Vec<Place>,
+    pub credentials: Vec<SettingPosition>,
 }
 
 /// Destination of calls for which no setting names a base URL.

@@ -30,22 +30,22 @@ pub struct Machine {
     pub environment: BTreeMap<String, String>,
 }
 
-/// The place of a value.
+/// Position of a value: its file or the environment, and its key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct SettingPosition {
     /// The file; `None` is the environment.
     pub file: Option<PathBuf>,
     /// The variable, or the path of the key with dots; empty for the whole file.
     pub key: String,
 }
 
-/// A value and its place.
+/// A value and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
     /// The value, as it is written.
     pub value: String,
     /// The file or variable in which it is written.
-    pub place: Place,
+    pub place: SettingPosition,
 }
 
 /// A file that exists and whose settings are not known.
@@ -119,7 +119,7 @@ impl Machine {
         let value = self.environment.get(name)?;
         let setting = Setting {
             value: value.clone(),
-            place: Place {
+            place: SettingPosition {
                 file: None,
                 key: name.to_owned(),
             },
@@ -246,15 +246,15 @@ impl Document {
     }
 
     /// Returns the place of a path of keys.
-    pub(crate) fn place(&self, path: &[&str]) -> Place {
-        Place {
+    pub(crate) fn place(&self, path: &[&str]) -> SettingPosition {
+        SettingPosition {
             file: Some(self.file.clone()),
             key: path.join("."),
         }
     }
 }
 
-impl Place {
+impl SettingPosition {
     /// Returns the place of a whole file, if it exists.
     pub(crate) fn of_file(file: PathBuf) -> Option<Self> {
         file.is_file().then_some(Self {
@@ -264,7 +264,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SettingPosition {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.file {
             None => write!(formatter, "{} in the environment", self.key),
@@ -274,7 +274,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl Serialize for Place {
+impl Serialize for SettingPosition {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }

@@ -14,9 +14,9 @@ const MAX_QUEUED_BYTES: usize = 64 * 1024 * 1024;
 const MAX_BATCH_BYTES: usize = 8 * 1024 * 1024;
 
 /// Time for which queued lines wait for more, unless a commit waits for them.
-const LINGER: Duration = Duration::from_millis(20);
+const LINGER_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// Queued bytes that are written without waiting for [`LINGER`].
+/// Queued bytes that are written without waiting for [`LINGER_TIMEOUT`].
 const FULL_BATCH_BYTES: usize = 256 * 1024;
 
 /// Queue of lines for the writer thread.
@@ -139,7 +139,7 @@ impl WriteQueue {
                 continue;
             }
             let first_seen = *first_seen.get_or_insert_with(Instant::now);
-            let linger = LINGER.saturating_sub(first_seen.elapsed());
+            let linger = LINGER_TIMEOUT.saturating_sub(first_seen.elapsed());
             if linger.is_zero() {
                 return state.take_batch();
             }

@@ -95,7 +95,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// which returns the recorded requests (`DELETE` clears them).
 pub fn router(config: MockConfig) -> Router {
     Router::new()
-        .route("/__requests", get(list_requests).delete(forget_requests))
+        .route("/__requests", get(list_requests).delete(clear_requests))
         .fallback(answer)
         .with_state(Arc::new(Mock::new(config)))
 }
@@ -121,7 +121,7 @@ async fn list_requests(State(mock): State<Arc<Mock>>) -> Json<Value> {
     Json(mock.seen.to_json())
 }
 
-async fn forget_requests(State(mock): State<Arc<Mock>>) -> StatusCode {
+async fn clear_requests(State(mock): State<Arc<Mock>>) -> StatusCode {
     mock.seen.clear();
     StatusCode::NO_CONTENT
 }

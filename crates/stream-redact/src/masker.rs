@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 use super::{
     Mask,
     stream::MaskStream,
-    window::{CONTEXT, MaskWindow},
+    window::{MAX_CONTEXT_BYTES, MaskWindow},
 };
 
 /// Masks one text that arrives in chunks. The output equals that of [`Mask::mask`] on
@@ -42,7 +42,8 @@ impl Masker {
         let mut out = String::new();
         self.flow.search(rules, view);
         let needed = self.flow.settle(rules, view, &mut out);
-        let keep = view.char_boundary_before(needed.saturating_sub(CONTEXT).max(self.base));
+        let keep =
+            view.char_boundary_before(needed.saturating_sub(MAX_CONTEXT_BYTES).max(self.base));
         self.text.drain(..keep - self.base);
         self.base = keep;
         out

@@ -132,7 +132,7 @@ impl MatchAttempt {
     /// Records a match that ends here.
     fn matched(&mut self, rule: &Pattern, view: MaskWindow<'_>, trail: &mut FailedStates) {
         // Other attempts may match from here, too.
-        trail.forget();
+        trail.clear();
         if !self.is_endless {
             let found = rule.accept(view, self.start..self.at);
             self.found = found.or_else(|| self.found.take());
@@ -154,7 +154,7 @@ impl FailedStates {
     fn crosses(&mut self, at: usize, state: State) -> bool {
         let place = at.wrapping_sub(self.from);
         if place > self.states.len() {
-            self.forget();
+            self.clear();
         }
         if self.states.is_empty() {
             self.from = at;
@@ -169,7 +169,7 @@ impl FailedStates {
         false
     }
 
-    fn forget(&mut self) {
+    fn clear(&mut self) {
         self.states.clear();
     }
 }

@@ -50,10 +50,10 @@ impl MaskStream {
             if !self.is_running(rule) {
                 // Another match may begin within the text it has read.
                 let from = self.searches.get(rule).map_or(0, Matcher::from);
-                self.look(rules, view, from..self.looked, pattern_bits::bit(rule));
+                self.search_range(rules, view, from..self.looked, pattern_bits::bit(rule));
             }
         }
-        self.look(rules, view, self.looked..view.end(), pattern_bits::ALL);
+        self.search_range(rules, view, self.looked..view.end(), pattern_bits::ALL);
         self.looked = view.end();
     }
 
@@ -116,7 +116,7 @@ impl MaskStream {
     }
 
     /// Runs the wanted patterns wherever they may begin in a range.
-    fn look(
+    fn search_range(
         &mut self,
         rules: &PatternSet,
         view: MaskWindow<'_>,

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 /// Bytes before a match that may decide whether it is one; a stream keeps them.
-pub(super) const CONTEXT: usize = 96;
+pub(super) const MAX_CONTEXT_BYTES: usize = 96;
 
 /// A window on a text.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +58,7 @@ impl<'t> MaskWindow<'t> {
 
     /// Returns the context before an offset.
     pub(super) fn before(self, at: usize) -> &'t [u8] {
-        self.bytes(at.saturating_sub(CONTEXT).max(self.base)..at)
+        self.bytes(at.saturating_sub(MAX_CONTEXT_BYTES).max(self.base)..at)
     }
 
     /// Returns the bytes from an offset on.

@@ -1,4 +1,4 @@
-//! Decoding of strings.
+//! Decoding of JSON strings with their escapes.
 
 use std::borrow::Cow;
 

@@ -6,7 +6,7 @@ use super::{FreeField, FreeFields, MAX_FIELDS, bit, decode::inner, layout::Posit
 
 /// Objects with more keys than this use a hash set instead of comparing keys one by
 /// one.
-const FEW: usize = 16;
+const MAX_COMPARED_KEYS: usize = 16;
 
 /// Prefix of the keys that `serde_json` uses internally: it would read an object with
 /// such a key as a number.
@@ -229,7 +229,7 @@ impl<'a> Keys<'a> {
             is_escaped |= matches!(other, Cow::Owned(_));
         }
         // A hash set unescapes each key once, not once per comparison.
-        if known.len() >= FEW || is_escaped {
+        if known.len() >= MAX_COMPARED_KEYS || is_escaped {
             let all = known.iter().chain([&key]);
             let all = all.map(|key| folded(&self.meant(*key), scope)).collect();
             self.key_sets.push(all);

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 /// Capacity for the values of a short document.
-const FEW: usize = 32;
+const MIN_VALUES_CAPACITY: usize = 32;
 
 /// Bytes per recorded value in most documents, for the initial capacity.
-const BYTES: usize = 64;
+const BYTES_PER_VALUE: usize = 64;
 
 /// Positions of the values of a document. A value is identified by its index; the
 /// document itself has index 0.
@@ -64,7 +64,7 @@ struct Value {
 impl Layout {
     /// Creates an empty layout for a text of `length` bytes.
     pub(super) fn new(deepest: usize, length: usize) -> Self {
-        let values = Vec::with_capacity(FEW.max(length / BYTES));
+        let values = Vec::with_capacity(MIN_VALUES_CAPACITY.max(length / BYTES_PER_VALUE));
         Self {
             values,
             depths: deepest + 1,

@@ -9,7 +9,7 @@ use super::{
 };
 
 /// Characters of a key that an error quotes.
-const QUOTED: usize = 64;
+const MAX_QUOTED_CHARS: usize = 64;
 
 /// Parser state of one document.
 #[derive(Debug)]
@@ -151,7 +151,7 @@ impl<'a> Scan<'a> {
             (KeyError::Duplicate, Scope::Free(_) | Scope::Fields(_)) => {
                 let key = self.keys.meant(key);
                 let key = String::from_utf8_lossy(&key);
-                JsonError::DuplicateKey(key.chars().take(QUOTED).collect())
+                JsonError::DuplicateKey(key.chars().take(MAX_QUOTED_CHARS).collect())
             }
         };
         Err(Box::new(error))

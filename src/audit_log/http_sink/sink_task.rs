@@ -22,7 +22,7 @@ use super::{
 use crate::observe::{Export, Metrics};
 
 /// Maximum time for which the first line of a batch waits for further lines.
-const LINGER: Duration = Duration::from_secs(1);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
 const MIN_BACKOFF: Duration = Duration::from_millis(500);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
@@ -108,7 +108,7 @@ impl SinkTask {
         self.written.wait_for(|seq| *seq > sent).await.ok()?;
         self.record_lag();
         let full = sent.saturating_add(endpoint.settings.batch.lines as u64);
-        drop(timeout(LINGER, self.written.wait_for(|seq| *seq >= full)).await);
+        drop(timeout(LINGER_TIMEOUT, self.written.wait_for(|seq| *seq >= full)).await);
         Some(*self.written.borrow())
     }
 

@@ -53,7 +53,7 @@ end
 local function set_arrival(in_ns)
   local ns = now_us * 1000 + in_ns
   local s = math.floor(ns / 1e9)
-  -- Longer than replicas remember their part of it.
+  -- Longer than replicas keep their part of it.
   local expiry_ms = math.ceil(in_ns / 1e6) + 60000
   local arrival = string.format('%d %d', now_s + s, ns - s * 1e9)
   redis.call('SET', rate, arrival, 'PX', expiry_ms)

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Answers that are remembered.
+/// Maximum number of answers whose size is kept.
 const MAX_OUTPUTS: usize = 100;
 
 /// Maximum number of tokens that a call reserves for its answer.

@@ -78,7 +78,7 @@ impl SyncQueue {
         if scope == SyncScope::All {
             *renewed_at = Instant::now();
         }
-        let next_beat = Instant::now() + Fleet::INTERVAL;
+        let next_beat = Instant::now() + Fleet::HEARTBEAT_INTERVAL;
         let has_changes = &self.has_changes;
         while timeout_at(next_beat, has_changes.notified()).await.is_ok() {
             sleep(COLLECT_INTERVAL).await;
@@ -106,7 +106,7 @@ impl SyncQueue {
 }
 
 impl FollowedCallers {
-    /// Returns the callers to write, and forgets those that the store has.
+    /// Returns the callers to write, and removes those that the store has.
     fn take(&mut self, scope: SyncScope) -> Vec<(Arc<str>, SharedUsage)> {
         let changed = mem::take(&mut self.changed);
         if scope == SyncScope::All {

@@ -1,4 +1,4 @@
-//! `hookgate shadow`: lets another config judge the live calls of a running gateway.
+//! `hookgate shadow`: lets another config evaluate the live calls of a running gateway.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -72,7 +72,7 @@ impl ShadowArgs {
         let dropped = number(&status, "dropped");
         if dropped > 0 {
             print_error(&format!(
-                "not judged for lack of resources: {dropped} calls"
+                "not evaluated for lack of resources: {dropped} calls"
             ));
         }
         match text(&status, "reason") {

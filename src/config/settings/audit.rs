@@ -1,4 +1,4 @@
-//! The audit log.
+//! Settings of the audit log: its files, durability and rotation.
 
 pub(crate) mod sink;
 

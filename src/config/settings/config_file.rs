@@ -1,4 +1,4 @@
-//! The whole config.
+//! The config file as a type: all settings, with their defaults.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -154,7 +154,7 @@ pub struct Config {
     pub rollout: Option<RolloutSettings>,
     /// Bundles with policies and hooks, instead of those in this file. Default: none.
     pub source: Option<SourceSettings>,
-    /// Another config that judges a share of the live calls. Default: none.
+    /// Another config that evaluates a share of the live calls. Default: none.
     pub shadow: Option<ShadowSettings>,
     /// Positions of the addresses of the listeners.
     #[serde(skip)]

@@ -1,4 +1,4 @@
-//! Recordings of exchanges.
+//! Settings of recordings: which exchanges are recorded, where, and what is masked.
 
 use std::path::PathBuf;
 

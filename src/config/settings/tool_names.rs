@@ -10,7 +10,7 @@ use serde::Deserialize;
 pub enum ToolMeaning {
     /// It means the same as the tool of this name.
     SameAs(String),
-    /// It means nothing that hooks of other agents know.
+    /// It means nothing that has a name in hooks of other agents.
     Unmapped(bool),
 }
 

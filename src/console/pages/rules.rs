@@ -1,4 +1,4 @@
-//! Policies and hooks: how often each was asked and acted, how long it took, and whether it
+//! Policies and hooks: how often each ran and acted, how long it took, and whether it
 //! works.
 
 use axum::extract::State;

@@ -172,7 +172,7 @@ fn result(action: &AgentAction, report: &TrialReport, trial: Trial<'_>) -> Marku
         h2 {
             @match report.verdict {
                 Some(verdict) => { "Verdict: " (verdict) },
-                None => "Policies and hooks that would be asked",
+                None => "Policies and hooks that would run",
             }
         }
         @if let Some(version) = trial.version { p { "Under the config " code { (version) } "." } }
@@ -209,7 +209,7 @@ fn hook_row(hook: &HookTrace) -> Markup {
         tr {
             th scope="row" { (hook.name) " " span.muted { (hook.kind) } }
             @match &hook.ran {
-                None => td colspan="4" { "would be asked" },
+                None => td colspan="4" { "would run" },
                 Some(run) => {
                     td {
                         @let kind = if run.status == "ok" { BadgeKind::Good } else { BadgeKind::Bad };

@@ -57,7 +57,7 @@ pub struct Interpretation {
     pub added: Vec<AddedContext>,
     /// Text in place of a tool's result.
     pub tool_result: Option<String>,
-    /// True if agents that know no replacement must get the text as well: a policy has masked
+    /// True if agents that support no replacement must get the text as well: a policy has masked
     /// the result.
     pub is_result_masked: bool,
     /// True if `llm_request` is an edit of what earlier outputs left, so that its conversation
@@ -140,7 +140,7 @@ impl HookOutput {
     }
 
     /// Turns a masked result into a denial, whose reason agents use in place of the result (hook
-    /// protocol, section 1). Not all of them know `updatedToolOutput`. Returns whether there is one.
+    /// protocol, section 1). Not all support `updatedToolOutput`. Returns whether there is one.
     pub fn deny_masked_result(&mut self) -> bool {
         if !self.interpretation.is_result_masked {
             return false;

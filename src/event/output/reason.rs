@@ -1,4 +1,4 @@
-//! Reasons of denials.
+//! Reasons of denials and stops, which are never empty.
 
 /// Reason if a hook gives none (hook protocol, section 1).
 const NO_REASON: &str = "No reason provided";

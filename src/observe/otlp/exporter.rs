@@ -30,11 +30,11 @@ const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
 /// A request that has this many bytes takes no further item.
 const MAX_REQUEST_BYTES: usize = 1024 * 1024;
 
-/// Queued bytes that are sent without waiting for [`LINGER`].
+/// Queued bytes that are sent without waiting for [`LINGER_TIMEOUT`].
 const FULL_BATCH_BYTES: usize = 256 * 1024;
 
 /// Maximum wait of the first item of a batch for more items.
-const LINGER: Duration = Duration::from_secs(1);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Timeout of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -210,7 +210,7 @@ impl SendTask {
     async fn next_batch(&mut self) -> Option<Vec<QueuedItem>> {
         let first = self.items.recv().await?;
         tokio::select! {
-            () = sleep(LINGER) => (),
+            () = sleep(LINGER_TIMEOUT) => (),
             () = self.state.batch_is_full.notified() => (),
             () = self.state.closed.cancelled() => (),
         }

@@ -8,7 +8,7 @@ use crate::{
     event::{EventName, RuleId},
 };
 
-/// Hooks that were asked. Policies are not listed: they answer at once.
+/// Hooks that ran. Policies are not listed: they answer at once.
 ///
 /// Nothing is allocated for a request without hooks.
 #[derive(Debug, Default)]

@@ -58,7 +58,7 @@ pub enum ExchangeEvent<'a> {
         event: EventName,
         /// Time of the selection, and the rules that it skipped.
         plan: PlanSummary<'a>,
-        /// Those that are asked, policies first.
+        /// Those that run, policies first.
         asked: &'a [PlannedRule<'a>],
         /// True if they are listed only, and do not run.
         is_skipped: bool,
@@ -198,11 +198,11 @@ pub struct PlanSummary<'a> {
     pub started: Instant,
     /// True if hooks run in sequence.
     pub sequential: bool,
-    /// Policies and hooks that are not asked.
+    /// Policies and hooks that do not run.
     pub skipped: &'a [(RuleId, SkipReason)],
 }
 
-/// A policy or hook that is asked.
+/// A policy or hook that runs.
 #[derive(Debug, Clone, Copy)]
 pub struct PlannedRule<'a> {
     /// Number of the rule in the config.

@@ -1,4 +1,4 @@
-//! Metrics of requests.
+//! Sink that counts requests and their events in the metrics.
 
 use std::sync::Arc;
 

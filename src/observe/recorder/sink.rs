@@ -24,7 +24,7 @@ pub enum SinkNeed {
     Upstream,
     /// Input of hook events in [`EventDecision`](super::EventDecision).
     Inputs,
-    /// Policies and hooks that an event asks, as [`ExchangeEvent::Planned`].
+    /// Policies and hooks that run on an event, as [`ExchangeEvent::Planned`].
     Plans,
     /// The steps of a call: what was edited, and its chunks.
     Steps,

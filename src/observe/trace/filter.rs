@@ -3,7 +3,7 @@
 //! A filter is a list of conditions `key:value`, all of which must hold. In a query string
 //! each is a parameter of its own, or all are in `q`.
 
-mod words;
+mod filter_words;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -44,7 +44,7 @@ pub const FILTER_KEYS: &[(&str, &str)] = &[
         "since",
         "time such as `2026-11-24T08:00:00Z`, or a duration such as `15m`",
     ),
-    ("rule", "name of a policy or hook that was asked"),
+    ("rule", "name of a policy or hook that ran"),
     (
         "tool",
         "name of a tool that an event was about, or whose call was denied or would have been",
@@ -215,7 +215,7 @@ impl TraceFilter {
     }
 
     fn add_words(&mut self, words: &str) -> Result<(), FilterError> {
-        for word in words::split(words).ok_or(FilterError::OpenQuote)? {
+        for word in filter_words::split(words).ok_or(FilterError::OpenQuote)? {
             let Some((key, value)) = word.split_once(':') else {
                 return Err(FilterError::NoKey { word });
             };

@@ -18,7 +18,8 @@ use crate::{
     timestamp::{now_ms, rfc3339_ms},
 };
 
-const HOUR: Duration = Duration::from_hours(1);
+/// Time of one bucket of the counts of the last day.
+const BUCKET_WIDTH: Duration = Duration::from_hours(1);
 
 /// One policy or hook, as it is written in the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -33,7 +34,7 @@ pub struct RuleIdentity {
     pub policy: Option<String>,
     /// File and line of the config.
     pub at: RulePosition,
-    /// Events on which it is asked.
+    /// Events on which it runs.
     #[schema(value_type = Vec<String>)]
     pub events: Vec<EventName>,
     /// Mode of its decisions: `enforce` or `observe`.
@@ -41,7 +42,7 @@ pub struct RuleIdentity {
     /// Effect of a failure: `open` or `closed`; absent for policies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<&'static str>,
-    /// Condition under which it is asked.
+    /// Condition under which it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     /// True if a switch of the config disables it.
@@ -119,7 +120,7 @@ pub struct RuleSummary {
     pub rule: RuleIdentity,
     /// Number of runs, on all events.
     pub asked: u64,
-    /// Number of events on which it was not asked.
+    /// Number of events on which it did not run.
     pub skipped: u64,
     /// Number of runs that decided or edited something.
     pub acted: u64,
@@ -165,10 +166,10 @@ impl RuleIdentity {
 impl DayStatistics {
     fn new(now: Instant) -> Self {
         Self {
-            asked: TimeBuckets::new(HOUR, now),
-            acted: TimeBuckets::new(HOUR, now),
-            would_have: TimeBuckets::new(HOUR, now),
-            failed: TimeBuckets::new(HOUR, now),
+            asked: TimeBuckets::new(BUCKET_WIDTH, now),
+            acted: TimeBuckets::new(BUCKET_WIDTH, now),
+            would_have: TimeBuckets::new(BUCKET_WIDTH, now),
+            failed: TimeBuckets::new(BUCKET_WIDTH, now),
         }
     }
 

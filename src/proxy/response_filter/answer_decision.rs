@@ -114,7 +114,7 @@ fn hidden_contents(calls: &[ProposedCall]) -> Result<Vec<Bytes>, DialectError> {
     Ok(dialect::denied_calls(calls)?.into())
 }
 
-/// Remembers contents that the agent does not receive, and adds them to later requests.
+/// Stores contents that the agent does not receive, and adds them to later requests.
 fn hide(turn: &mut TurnState<'_>, contents: &[Bytes]) {
     let is_first = turn.denied_rounds == 0;
     let Some((session, item)) = turn.last_item() else {

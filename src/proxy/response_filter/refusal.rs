@@ -1,4 +1,4 @@
-//! Refusals of responses.
+//! Refusals of responses: the reason, and the part that may still pass.
 
 use std::ops::ControlFlow;
 

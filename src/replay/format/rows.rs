@@ -68,11 +68,11 @@ pub(super) fn fact_rows(report: &ReplayReport) -> Vec<(&'static str, String)> {
         rows.push(("tool calls that a rule names", share));
     }
     for rule in &report.judged_rules {
-        let judged = match &rule.not_judged {
-            Some(reason) => format!("{}, not judged: {reason}", rule.rule),
-            None => format!("{}, judged", rule.rule),
+        let result = match &rule.not_judged {
+            Some(reason) => format!("{}, not evaluated: {reason}", rule.rule),
+            None => format!("{}, evaluated", rule.rule),
         };
-        rows.push(("rule", judged));
+        rows.push(("rule", result));
     }
     if !coverage.unnamed_tools.is_empty() {
         let tools = coverage.unnamed_tools.iter();
@@ -82,7 +82,7 @@ pub(super) fn fact_rows(report: &ReplayReport) -> Vec<(&'static str, String)> {
         rows.push(("tools that no rule names", tools.join(", ")));
     }
     if !report.never_asked.is_empty() {
-        rows.push(("rules that were never asked", report.never_asked.join(", ")));
+        rows.push(("rules that never ran", report.never_asked.join(", ")));
     }
     let (calls, rate) = (report.counts.calls, effort.calls_per_second);
     let (seconds, ms) = (effort.elapsed_ms / 1000, effort.elapsed_ms % 1000);

@@ -213,7 +213,7 @@ impl RedisStore {
     pub(super) async fn remove(&self, key: &SessionKey) -> Option<SessionState> {
         let state = self.load(key).await;
         self.remove_ended(key);
-        let _gone: Option<()> = self.run(self.scripts.forget(key)).await;
+        let _gone: Option<()> = self.run(self.scripts.end(key)).await;
         state
     }
 

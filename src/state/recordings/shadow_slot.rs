@@ -90,11 +90,11 @@ pub struct ShadowStatus {
     /// Details of an end with the reason `failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Bytes of exchanges that are collected, wait or are judged.
+    /// Bytes of exchanges that are collected, wait or are evaluated.
     pub held_bytes: usize,
     /// Exchanges that were dropped, because the queue or the memory was full.
     pub dropped: u64,
-    /// Report of the judged exchanges, as `hookgate replay --format json` prints it.
+    /// Report of the evaluated exchanges, as `hookgate replay --format json` prints it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub report: Option<Value>,

@@ -13,7 +13,7 @@ const MAX_LINE_BYTES: u64 = 1024;
 
 /// Number of lines that are logged in each interval; others are suppressed.
 const MAX_LINES_PER_INTERVAL: u32 = 20;
-const INTERVAL: Duration = Duration::from_secs(1);
+const LINE_LIMIT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Logs lines until stderr is closed.
 pub(super) async fn log_lines(stderr: ChildStderr, hook: &str) {
@@ -26,7 +26,7 @@ pub(super) async fn log_lines(stderr: ChildStderr, hook: &str) {
         if !matches!(part.read_until(b'\n', &mut bytes).await, Ok(1..)) {
             return;
         }
-        if started.elapsed() >= INTERVAL {
+        if started.elapsed() >= LINE_LIMIT_INTERVAL {
             (started, logged) = (Instant::now(), 0);
         }
         let text = String::from_utf8_lossy(&bytes);

@@ -1,4 +1,4 @@
-//! Errors of decompression.
+//! Reasons why a compressed body cannot be decoded.
 
 use thiserror::Error;
 

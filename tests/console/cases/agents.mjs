@@ -35,7 +35,7 @@ export function agentTests(suite) {
       assert.match(facts, /\d+ in .*\d+ out/);
       const event = page.locator("ol.timeline > li").filter({ hasText: /BeforeTool of (Bash|run_shell_command)/ });
       assert.match(await event.locator("tbody tr").filter({ hasText: "safe-shell" }).innerText(), /deny/);
-      assert.match(await event.locator("tbody tr").filter({ hasText: "night-shift" }).innerText(), /not asked/);
+      assert.match(await event.locator("tbody tr").filter({ hasText: "night-shift" }).innerText(), /not run/);
 
       await page.getByRole("link", { name: "Show the content" }).click();
       const agent = page.locator(".columns > section").first();

@@ -91,7 +91,7 @@ async fn calls_that_a_hook_allows_reach_the_agent() {
     }
 }
 
-/// Issue: <https://github.com/anthropics/claude-code/issues/4669>.
+/// Issue of Claude Code: <https://github.com/anthropics/claude-code/issues/4669>.
 #[tokio::test]
 async fn a_deny_at_the_top_level_of_the_output_denies_the_call() {
     let output = json!({ "permissionDecision": "deny", "permissionDecisionReason": "no" });
@@ -100,7 +100,7 @@ async fn a_deny_at_the_top_level_of_the_output_denies_the_call() {
     assert_denied_on_every_api("claude", &hooks, &call).await;
 }
 
-/// Issue: <https://github.com/anthropics/claude-code/issues/37210>.
+/// Issue of Claude Code: <https://github.com/anthropics/claude-code/issues/37210>.
 #[tokio::test]
 async fn a_denied_edit_never_reaches_the_agent() {
     let output = json!({ "hookEventName": "PreToolUse", "permissionDecision": "deny",
@@ -112,7 +112,7 @@ async fn a_denied_edit_never_reaches_the_agent() {
     assert_denied_on_every_api("claude", &hooks, &Part::call_with("Edit", &args)).await;
 }
 
-/// Issue: <https://github.com/anthropics/claude-code/issues/46537>.
+/// Issue of Claude Code: <https://github.com/anthropics/claude-code/issues/46537>.
 #[tokio::test]
 async fn a_permission_decision_of_block_denies_the_call() {
     let hooks = json!({ "PreToolUse": on("Agent", "seen", &printing(&permission("block", "no"))) });
@@ -120,7 +120,7 @@ async fn a_permission_decision_of_block_denies_the_call() {
     assert_denied_on_every_api("claude", &hooks, &call).await;
 }
 
-/// Issue: <https://github.com/anthropics/claude-code/issues/43407>.
+/// Issue of Claude Code: <https://github.com/anthropics/claude-code/issues/43407>.
 #[tokio::test]
 async fn exit_code_2_with_json_output_denies_the_call() {
     let command = format!(
@@ -132,7 +132,7 @@ async fn exit_code_2_with_json_output_denies_the_call() {
     assert_denied_on_every_api("claude", &hooks, &call).await;
 }
 
-/// Issue: <https://github.com/anthropics/claude-code/issues/33106>. A line of text before
+/// Issue of Claude Code: <https://github.com/anthropics/claude-code/issues/33106>. A line of text before
 /// the JSON makes the output plain text, so such a hook must deny by exit 2.
 #[tokio::test]
 async fn a_denied_mcp_tool_call_never_reaches_the_agent() {
@@ -144,7 +144,7 @@ async fn a_denied_mcp_tool_call_never_reaches_the_agent() {
     }
 }
 
-/// Issue: <https://github.com/anthropics/claude-code/issues/39344>.
+/// Issue of Claude Code: <https://github.com/anthropics/claude-code/issues/39344>.
 #[tokio::test]
 async fn an_ask_never_overrides_a_deny() {
     let mut groups = on("Bash", "ask", &printing(&permission("ask", "sure?")));
@@ -220,7 +220,7 @@ async fn hooks_run_in_sub_agents() {
     }
 }
 
-/// Issue: <https://github.com/anthropics/claude-code/issues/56151>.
+/// Issue of Claude Code: <https://github.com/anthropics/claude-code/issues/56151>.
 #[tokio::test]
 async fn starting_a_sub_agent_is_a_tool_call() {
     let hooks = json!({ "PreToolUse": on("Agent", "seen", "exit 2") });
@@ -262,7 +262,7 @@ async fn an_updated_output_replaces_results_of_built_in_tools() {
     }
 }
 
-/// Issue: <https://github.com/anthropics/claude-code/issues/77180>.
+/// Issue of Claude Code: <https://github.com/anthropics/claude-code/issues/77180>.
 #[tokio::test]
 async fn an_updated_output_replaces_the_result_of_a_tool_that_failed() {
     let command = printing(&result(&json!("[redacted]")));
@@ -315,7 +315,7 @@ async fn a_denied_patch_never_reaches_the_agent_under_any_matcher() {
     }
 }
 
-/// Issue: <https://github.com/openai/codex/issues/46372>. Input for a running
+/// Issue of Codex: <https://github.com/openai/codex/issues/46372>. Input for a running
 /// command is a tool call of its own.
 #[tokio::test]
 async fn input_for_a_running_command_is_hooked() {
@@ -324,7 +324,7 @@ async fn input_for_a_running_command_is_hooked() {
     assert_denied_on_every_api("codex", &hooks, &Part::call_with("write_stdin", &args)).await;
 }
 
-/// Issue: <https://github.com/openai/codex/issues/18607>.
+/// Issue of Codex: <https://github.com/openai/codex/issues/18607>.
 #[tokio::test]
 async fn hooks_run_on_all_events_of_a_turn() {
     let tool = "exec_command";

@@ -74,7 +74,7 @@ async fn the_timeline_of_a_denied_tool_call_lists_every_hook() {
             "no {name} in {page}"
         );
     }
-    assert!(page.contains("not asked"), "{page}");
+    assert!(page.contains("not run"), "{page}");
     assert!(
         page.contains("hookgate.yaml:"),
         "the line of the config: {page}"

@@ -96,7 +96,7 @@ async fn a_viewer_sees_the_plan_and_runs_no_hook() {
 
     assert_eq!(plan.status, 200);
     assert!(
-        plan.html.contains("<td colspan=\"4\">would be asked"),
+        plan.html.contains("<td colspan=\"4\">would run"),
         "{}",
         plan.html
     );
@@ -129,7 +129,7 @@ async fn a_plan_has_no_verdict_unless_the_request_is_an_error() {
 
     assert!(!page.contains("Verdict"), "{page}");
     assert!(
-        page.contains("<h2>Policies and hooks that would be asked</h2>"),
+        page.contains("<h2>Policies and hooks that would run</h2>"),
         "{page}"
     );
     assert_eq!(plan.json()["verdict"], json!(null), "{}", plan.text());

@@ -89,7 +89,7 @@ async fn a_denied_answer_of_which_nothing_was_sent_is_replaced() {
     }
 }
 
-/// Request for JSON.
+/// Returns a request whose answer must be JSON.
 fn json_request() -> Value {
     let mut body = Chat::with_prompt("write").body();
     body["generationConfig"] = json!({ "responseMimeType": "application/json" });

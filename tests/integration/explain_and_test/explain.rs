@@ -1,4 +1,4 @@
-//! The `explain` command.
+//! Output of the `explain` command for events and model calls.
 
 use std::process::Stdio;
 
@@ -201,7 +201,7 @@ fn an_event_is_explained() {
       1. guard (command, hookgate.yaml:15), block, N ms, output {"decision":"deny","reason":"not this"}
       2. broken (command, hookgate.yaml:16), failed, N ms, no output
          failed: exit code 5
-      not asked: other (hookgate.yaml:18), because its matcher does not match
+      not run: other (hookgate.yaml:18), because its matcher does not match
       result: deny: not this
     answer: 200 {"decision":"deny","reason":"not this"}
     verdict: deny: not this
@@ -224,7 +224,7 @@ fn a_dry_run_starts_no_hook() {
     BeforeTool, hooks one after the other:
       1. guard (command, hookgate.yaml:15)
       2. broken (command, hookgate.yaml:16)
-      not asked: other (hookgate.yaml:18), because its matcher does not match
+      not run: other (hookgate.yaml:18), because its matcher does not match
     ");
 }
 

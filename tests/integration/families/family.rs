@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::client;
 use crate::harness::{Answer, ReceivedRequest, TestGateway, Upstream, respond};
 
-/// An API family.
+/// API family, with the form of its requests and answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     Gemini,
@@ -39,7 +39,7 @@ pub enum Turn<'a> {
     Model(&'a str),
     /// Name, and the one argument `x`.
     Call(&'a str, &'a str),
-    /// Name and text.
+    /// Name of the tool, and the text of its result.
     Result(&'a str, &'a str),
 }
 
@@ -78,7 +78,7 @@ impl Part {
 pub struct ParsedAnswer {
     pub text: String,
     pub thoughts: String,
-    /// Names and arguments.
+    /// Names and arguments of the tool calls.
     pub calls: Vec<(String, String)>,
     /// `true` if the stop reason of the answer asks the client to run tools.
     pub wants_tools: bool,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::family::{Family, Part};
 
 impl Family {
-    /// The whole answer.
+    /// Returns an answer that is no stream.
     pub fn whole(self, parts: &[Part]) -> Value {
         let calls = parts.iter().any(Part::is_call);
         match self {

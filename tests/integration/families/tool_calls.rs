@@ -127,7 +127,7 @@ async fn without_streams(bodies: Vec<String>) -> Upstream {
 }
 
 #[tokio::test]
-async fn a_whole_answer_to_a_stream_is_judged_and_sent_as_a_stream() {
+async fn a_whole_answer_to_a_stream_is_evaluated_and_sent_as_a_stream() {
     let parts = [
         Part::Thought(vec!["hm".to_owned()]),
         Part::text(&["let me see"]),

@@ -63,7 +63,7 @@ impl Agent {
         self
     }
 
-    /// Calls `generateContent`.
+    /// Calls the method `generateContent` of the Gemini API.
     pub async fn generate(&self, model: &str, body: &Value) -> Answer {
         let path = format!("/v1beta/models/{model}:generateContent");
         self.post(&path, body.to_string()).await
@@ -148,7 +148,7 @@ fn client() -> reqwest::ClientBuilder {
     }
 }
 
-/// A complete response.
+/// A response that was read to its end.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,

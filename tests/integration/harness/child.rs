@@ -95,7 +95,7 @@ impl ServerProcess {
         }
     }
 
-    /// Starts [`serve_command`].
+    /// Starts a gateway with the config in a folder: [`serve_command`].
     pub fn folder(folder: &Path) -> Self {
         Self::start(serve_command(folder))
     }
@@ -129,7 +129,7 @@ impl ServerProcess {
         self.child.id()
     }
 
-    /// Sends SIGTERM.
+    /// Sends SIGTERM, which begins the graceful shutdown.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
@@ -140,7 +140,7 @@ impl ServerProcess {
         self.child.wait().unwrap();
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) {
         let id = Pid::from_raw(self.child.id().cast_signed()).unwrap();
         kill_process(id, signal).unwrap();

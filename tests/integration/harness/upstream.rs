@@ -33,7 +33,7 @@ use tokio::{
 
 use super::{Running, until_dropped};
 
-/// One received request.
+/// A request as the model API received it.
 #[derive(Debug, Clone)]
 pub struct ReceivedRequest {
     pub method: Method,
@@ -118,7 +118,7 @@ impl Upstream {
     /// Answers every request with a router.
     pub async fn with_router(router: Router) -> Self {
         let seen = Seen::default();
-        let router = router.layer(middleware::from_fn_with_state(Arc::clone(&seen), remember));
+        let router = router.layer(middleware::from_fn_with_state(Arc::clone(&seen), record));
         Self::accepting(seen, move |socket| {
             let service = TowerToHyperService::new(router.clone());
             async move {
@@ -140,9 +140,9 @@ impl Upstream {
         R: Future<Output = ()> + Send + 'static,
     {
         let seen = Seen::default();
-        let remembered = Arc::clone(&seen);
+        let recorded = Arc::clone(&seen);
         Self::accepting(seen, move |socket| {
-            converse(socket, Arc::clone(&remembered), handler.clone())
+            converse(socket, Arc::clone(&recorded), handler.clone())
         })
         .await
     }
@@ -206,7 +206,7 @@ pub fn respond(status: u16, media_type: &str, body: impl Into<Body>) -> Response
         .unwrap()
 }
 
-async fn remember(State(seen): State<Seen>, request: Request, next: Next) -> Response {
+async fn record(State(seen): State<Seen>, request: Request, next: Next) -> Response {
     if request.uri().path() == "/__requests" {
         return next.run(request).await;
     }

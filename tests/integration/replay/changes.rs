@@ -44,7 +44,7 @@ pub fn base() -> String {
     config(CALLERS, &[MASK, &guard("deny: [rm]")])
 }
 
-/// Kinds of differences.
+/// Kinds of differences that a report counts.
 const KINDS: &[&str] = &["newly_denied", "newly_allowed", "edited"];
 
 /// Returns the kind of difference of each changed call in the samples of a report.

@@ -333,13 +333,19 @@ policies:
     assert_eq!(report["tools"]["rm"]["newly_denied"], 1);
     assert_eq!(report["rules"]["models"]["newly_denied"], 1);
     assert_eq!(report["damaged"]["count"], 1);
-    let judged = report["judged_rules"].to_string();
-    assert!(judged.contains("its `rules` need arguments"), "{judged}");
+    let evaluated = report["judged_rules"].to_string();
     assert!(
-        judged.contains(r#"{"rule":"models","not_judged":null}"#),
-        "{judged}"
+        evaluated.contains("its `rules` need arguments"),
+        "{evaluated}"
     );
-    assert!(judged.contains("it needs the content of calls"), "{judged}");
+    assert!(
+        evaluated.contains(r#"{"rule":"models","not_judged":null}"#),
+        "{evaluated}"
+    );
+    assert!(
+        evaluated.contains("it needs the content of calls"),
+        "{evaluated}"
+    );
 }
 
 #[test]
@@ -467,7 +473,7 @@ fn log_of_models(models: &[&str], policies: &str) -> tempfile::TempDir {
 }
 
 #[test]
-fn models_of_a_decision_log_are_judged_after_they_are_swapped() {
+fn models_of_a_decision_log_are_evaluated_after_they_are_swapped() {
     let allow = "  - { policy: model_allow, models: ['gemini-*'] }\n";
     let swap = "swap: { other: gemini-pro, gemini-old: evil }";
     let report = |policies: &str| {
@@ -478,20 +484,20 @@ fn models_of_a_decision_log_are_judged_after_they_are_swapped() {
         serde_json::from_str::<Value>(&out).unwrap_or_else(|error| panic!("{error}: {err}"))
     };
 
-    let judged = report(&format!("  - {{ policy: model_swap, {swap} }}\n{allow}"));
-    assert_eq!(judged["counts"]["newly_denied"], 1, "{judged:#}");
-    let sample = &judged["samples"]["newly_denied"][0];
-    assert_eq!(sample["request"], "gemini-old", "{judged:#}");
+    let evaluated = report(&format!("  - {{ policy: model_swap, {swap} }}\n{allow}"));
+    assert_eq!(evaluated["counts"]["newly_denied"], 1, "{evaluated:#}");
+    let sample = &evaluated["samples"]["newly_denied"][0];
+    assert_eq!(sample["request"], "gemini-old", "{evaluated:#}");
 
     let rules = "rules: [{ model: 'other', to: gemini-pro }]";
     let unknown = report(&format!("  - {{ policy: model_swap, {rules} }}\n{allow}"));
     assert_eq!(unknown["counts"]["newly_denied"], 0, "{unknown:#}");
     let rules = unknown["judged_rules"].to_string();
-    assert!(rules.contains("before it is not judged"), "{rules}");
+    assert!(rules.contains("before it is not evaluated"), "{rules}");
 }
 
 #[test]
-fn models_of_callers_are_not_judged_behind_a_swap_that_is_not() {
+fn models_of_callers_are_not_evaluated_behind_a_swap_that_is_not() {
     let report = |policies: &str| {
         let key = format!(
             "{{ name: ci, sha256: {}, models: [gemini-pro] }}",
@@ -505,8 +511,8 @@ fn models_of_callers_are_not_judged_behind_a_swap_that_is_not() {
         serde_json::from_str::<Value>(&out).unwrap_or_else(|error| panic!("{error}: {err}"))
     };
 
-    let judged = report("  - { policy: model_swap, swap: { old: new } }\n");
-    assert_eq!(judged["counts"]["newly_denied"], 1, "{judged:#}");
+    let evaluated = report("  - { policy: model_swap, swap: { old: new } }\n");
+    assert_eq!(evaluated["counts"]["newly_denied"], 1, "{evaluated:#}");
     let rules = "rules: [{ model: other, to: gemini-pro }]";
     let unknown = report(&format!("  - {{ policy: model_swap, {rules} }}\n"));
     assert_eq!(unknown["counts"]["newly_denied"], 0, "{unknown:#}");

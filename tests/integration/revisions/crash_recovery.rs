@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::RevisionGateway;
 
-/// Number of kills.
+/// Number of times that the gateway is killed.
 const KILLS: u32 = 30;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -52,7 +52,7 @@ impl Rollout {
         is_denied(&agent, word).await
     }
 
-    /// Runs `hookgate config`.
+    /// Runs `hookgate config` with these arguments, which must succeed.
     fn command(&self, arguments: &[&str]) {
         let command = [&["config"], arguments, &["--url", &self.operator.base]].concat();
         let (code, out, err) = run(&command, self.folder.path());

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 
-use super::{ShadowGateway, judged_calls};
+use super::{ShadowGateway, evaluated_calls};
 use crate::{
     families::family::ALL,
     replay::{
@@ -29,12 +29,12 @@ async fn calls_beyond_the_queue_limit_are_dropped_and_counted() {
     let calls = calls(60);
     join_all(calls.iter().map(|call| call.make(&gateway.agent))).await;
     let status = gateway.wait_until("counted calls", |status| {
-        judged_calls(status) + status["dropped"].as_u64().unwrap() == 60
+        evaluated_calls(status) + status["dropped"].as_u64().unwrap() == 60
     });
     let status = status.await;
 
     let dropped = status["dropped"].as_u64().unwrap();
-    assert!(dropped > 0 && judged_calls(&status) > 0, "{status:#}");
+    assert!(dropped > 0 && evaluated_calls(&status) > 0, "{status:#}");
     let series = "hookgate_shadow_dropped_total";
     assert_eq!(gateway.operator.metric(series).await, dropped);
 }
@@ -52,7 +52,7 @@ async fn calls_beyond_the_memory_budget_are_dropped_and_memory_is_released() {
     }
     let small = Call::single(ALL[0], false, Topic::Text, "ci");
     small.make(&gateway.agent).await;
-    let status = gateway.wait_until_judged(1).await;
+    let status = gateway.wait_until_evaluated(1).await;
 
     assert_eq!(status["dropped"], 3, "{status:#}");
     gateway
@@ -61,7 +61,7 @@ async fn calls_beyond_the_memory_budget_are_dropped_and_memory_is_released() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_that_wait_for_a_dropped_one_are_judged_after_the_timeouts_of_a_call() {
+async fn calls_that_wait_for_a_dropped_one_are_evaluated_after_the_timeouts_of_a_call() {
     let live = format!(
         "{}timeouts: {{ first_byte: 1s, stream_idle: 1s }}\n",
         base()
@@ -83,7 +83,7 @@ async fn calls_that_wait_for_a_dropped_one_are_judged_after_the_timeouts_of_a_ca
     for call in [call(Topic::Text), lost, call(Topic::Look)] {
         call.make(&gateway.agent).await;
     }
-    let status = gateway.wait_until_judged(2).await;
+    let status = gateway.wait_until_evaluated(2).await;
 
     let counts = &status["report"]["counts"];
     assert_eq!(

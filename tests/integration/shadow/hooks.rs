@@ -29,7 +29,7 @@ async fn a_hook_without_shadow_true_does_not_run() {
     let gateway = ShadowGateway::start(&base(), &next, &format!("sample: 1, {AMPLE_BUDGET}")).await;
 
     make_calls(&gateway.agent, &calls()).await;
-    let status = gateway.wait_until_judged(calls().len()).await;
+    let status = gateway.wait_until_evaluated(calls().len()).await;
 
     assert_eq!(status["report"]["counts"]["newly_denied"], 0, "{status:#}");
     let (folder, ..) = gateway.stop();
@@ -41,7 +41,7 @@ async fn a_hook_with_shadow_true_runs_and_outputs_of_live_hooks_are_reused() {
     let live = format!("{}{}", base(), hook_config("same", ""));
     let gateway = ShadowGateway::start(&live, &live, &format!("sample: 1, {AMPLE_BUDGET}")).await;
     make_calls(&gateway.agent, &calls()).await;
-    let status = gateway.wait_until_judged(calls().len()).await;
+    let status = gateway.wait_until_evaluated(calls().len()).await;
     assert_eq!(
         status["report"]["counts"]["unchanged"],
         calls().len(),
@@ -52,7 +52,7 @@ async fn a_hook_with_shadow_true_runs_and_outputs_of_live_hooks_are_reused() {
     let next = format!("{}{}", base(), hook_config("other", ", shadow: true"));
     let gateway = ShadowGateway::start(&base(), &next, &format!("sample: 1, {AMPLE_BUDGET}")).await;
     make_calls(&gateway.agent, &calls()).await;
-    let status = gateway.wait_until_judged(calls().len()).await;
+    let status = gateway.wait_until_evaluated(calls().len()).await;
     assert_eq!(
         status["report"]["counts"]["newly_denied"],
         calls().len(),
@@ -79,7 +79,7 @@ async fn a_posted_shadow_config_runs_no_hook() {
     let started = gateway.operator.post("/shadow?sample=1", text).await;
     assert_eq!(started.status, 200, "{}", started.text());
     make_calls(&gateway.agent, &calls()).await;
-    gateway.wait_until_judged(calls().len()).await;
+    gateway.wait_until_evaluated(calls().len()).await;
 
     assert!(!gateway.folder.path().join("posted").exists());
 }

@@ -1,6 +1,6 @@
 //! End of a shadow: time limit, reload, and a config that cannot be loaded.
 
-use super::{AMPLE_BUDGET, ShadowGateway, config_with_shadow, judged_calls, make_calls};
+use super::{AMPLE_BUDGET, ShadowGateway, config_with_shadow, evaluated_calls, make_calls};
 use crate::{
     families::family::ALL,
     harness::{TEST_TIMEOUT, eventually},
@@ -26,24 +26,24 @@ async fn a_shadow_ends_at_its_time_limit_and_keeps_its_report() {
     make_calls(&gateway.agent, &few_calls()).await;
 
     assert_eq!(status["reason"], "until", "{status:#}");
-    assert_eq!(judged_calls(&gateway.status().await), 4);
+    assert_eq!(evaluated_calls(&gateway.status().await), 4);
     let ends = "hookgate_shadow_ends_total{reason=\"until\"}";
     assert_eq!(gateway.operator.metric(ends).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_calls_after_a_start_are_judged() {
+async fn the_first_calls_after_a_start_are_evaluated() {
     let shadow = format!("sample: 1, {AMPLE_BUDGET}");
     let gateway = ShadowGateway::launch(&base(), &base(), &shadow).await;
 
     make_calls(&gateway.agent, &few_calls()).await;
-    let status = gateway.wait_until_judged(4).await;
+    let status = gateway.wait_until_evaluated(4).await;
 
     assert_eq!(status["dropped"], 0, "{status:#}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_whose_judgement_is_interrupted_counts_as_dropped() {
+async fn a_call_whose_evaluation_is_interrupted_counts_as_dropped() {
     let hook = "hooks:\n  BeforeTool: [{ hooks: [{ name: slow, \
                 command: \"touch started; sleep 60\", shadow: true }] }]\n";
     let next = format!("{}{hook}", base());
@@ -62,7 +62,7 @@ async fn a_call_whose_judgement_is_interrupted_counts_as_dropped() {
     let ended = gateway.end_shadow().await;
 
     assert_eq!(
-        (judged_calls(&ended), &ended["dropped"]),
+        (evaluated_calls(&ended), &ended["dropped"]),
         (0, &1.into()),
         "{ended:#}"
     );
@@ -73,12 +73,12 @@ async fn a_reload_keeps_a_shadow_until_one_of_its_configs_changes() {
     let shadow = format!("sample: 1, {AMPLE_BUDGET}");
     let gateway = ShadowGateway::start(&base(), &base(), &shadow).await;
     make_calls(&gateway.agent, &few_calls()).await;
-    gateway.wait_until_judged(4).await;
+    gateway.wait_until_evaluated(4).await;
 
     // Nothing has changed.
     assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
     make_calls(&gateway.agent, &few_calls()).await;
-    let first = gateway.wait_until_judged(8).await;
+    let first = gateway.wait_until_evaluated(8).await;
 
     // The shadow's config changes.
     gateway.write_config("next.yaml", &base().replace("deny: [rm]", "deny: [look]"));
@@ -86,7 +86,7 @@ async fn a_reload_keeps_a_shadow_until_one_of_its_configs_changes() {
         status["state"] == "running" && status["to"] != first["to"]
     });
     let second = second.await;
-    assert_eq!(judged_calls(&second), 0);
+    assert_eq!(evaluated_calls(&second), 0);
 
     // The config in use changes.
     let live = base().replace("deny: [rm]", "deny: [rm, mv]");

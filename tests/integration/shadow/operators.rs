@@ -5,7 +5,7 @@ use std::fs;
 use axum::{Json, Router, routing::post};
 use serde_json::{Value, json};
 
-use super::{AMPLE_BUDGET, ShadowGateway, judged_calls, make_calls};
+use super::{AMPLE_BUDGET, ShadowGateway, evaluated_calls, make_calls};
 use crate::{
     harness::{Agent, Browser, ServerProcess, TEST_TIMEOUT, Upstream, eventually, hookgate},
     replay::{changes::base, conversations::sessions},
@@ -53,7 +53,7 @@ async fn an_invalid_config_or_parameter_is_rejected_and_keeps_the_shadow() {
         (&posted["state"], &posted["sample"]),
         (&"running".into(), &0.5.into())
     );
-    assert_eq!(judged_calls(&gateway.end_shadow().await), 0);
+    assert_eq!(evaluated_calls(&gateway.end_shadow().await), 0);
     assert_eq!(gateway.end_shadow().await["reason"], "operator");
 }
 
@@ -133,7 +133,7 @@ async fn the_console_shows_the_report_and_ends_the_shadow() {
     let gateway = ShadowGateway::start(&base(), &next, &format!("sample: 1, {AMPLE_BUDGET}")).await;
     let calls = sessions();
     make_calls(&gateway.agent, &calls).await;
-    let status = gateway.wait_until_judged(calls.len()).await;
+    let status = gateway.wait_until_evaluated(calls.len()).await;
     let counts = &status["report"]["counts"];
     let samples = status["report"]["samples"]["edited"].clone();
     let sample = &samples[0];

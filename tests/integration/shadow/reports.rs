@@ -39,14 +39,14 @@ async fn the_report_equals_that_of_a_replay_of_the_same_calls() {
         ),
     ];
     for (number, next) in candidates.into_iter().enumerate() {
-        // Each config judges other calls, because an unoptimised build is slow.
+        // Each config evaluates other calls, because an unoptimised build is slow.
         let single = Call::every().into_iter().skip(number).step_by(12);
         let calls: Vec<Call> = single.chain(sessions()).collect();
         let gateway =
             ShadowGateway::start(&base(), &next, &format!("sample: 1, {AMPLE_BUDGET}")).await;
 
         make_calls(&gateway.agent, &calls).await;
-        gateway.wait_until_judged(calls.len()).await;
+        gateway.wait_until_evaluated(calls.len()).await;
         let status = gateway.end_shadow().await;
         let upstream = gateway.upstream.addr;
         let (folder, ..) = gateway.stop();
@@ -95,12 +95,13 @@ async fn sampling_selects_whole_sessions() {
 
     make_calls(&gateway.agent, &calls).await;
     // The hash of a session's name selects it, so the number is the same in every run.
-    let all_judged = |status: &Value| status["held_bytes"] == 0 && super::judged_calls(status) > 0;
-    let status = gateway.wait_until("a sample", all_judged).await;
+    let all_evaluated =
+        |status: &Value| status["held_bytes"] == 0 && super::evaluated_calls(status) > 0;
+    let status = gateway.wait_until("a sample", all_evaluated).await;
 
-    let judged = super::judged_calls(&status);
-    assert_eq!(judged % 3, 0, "{judged}");
-    assert!((45..=75).contains(&judged), "{judged}");
+    let evaluated = super::evaluated_calls(&status);
+    assert_eq!(evaluated % 3, 0, "{evaluated}");
+    assert!((45..=75).contains(&evaluated), "{evaluated}");
     assert_eq!(status["report"]["counts"]["unknown"], 0, "{status:#}");
 }
 
@@ -111,7 +112,7 @@ async fn metrics_and_the_decision_log_have_the_counts() {
     let gateway = ShadowGateway::start(&base(), &next, &format!("sample: 1, {AMPLE_BUDGET}")).await;
 
     make_calls(&gateway.agent, &calls).await;
-    let status = gateway.wait_until_judged(calls.len()).await;
+    let status = gateway.wait_until_evaluated(calls.len()).await;
     let operator = &gateway.operator;
     let series =
         |change| format!("hookgate_shadow_verdicts_total{{rule=\"guard\",change=\"{change}\"}}");

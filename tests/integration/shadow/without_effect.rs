@@ -146,9 +146,11 @@ async fn observe(calls: &[Call], next: &str, shadow: &str) -> Observations {
             1
         };
         let is_met = |status: &Value| {
-            super::judged_calls(status) + status["dropped"].as_u64().unwrap() >= minimum as u64
+            super::evaluated_calls(status) + status["dropped"].as_u64().unwrap() >= minimum as u64
         };
-        gateway.wait_until("judged or dropped calls", is_met).await;
+        gateway
+            .wait_until("evaluated or dropped calls", is_met)
+            .await;
     }
     while gateway.operator.metric("hookgate_in_flight").await > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;

@@ -1,4 +1,4 @@
-//! Calls in flight.
+//! Calls in flight in the live trace, with the hooks that they wait for.
 
 use std::fs;
 

@@ -88,7 +88,7 @@ impl Fixture {
         eventually("the hook and its child run", TEST_TIMEOUT, is_there).await;
     }
 
-    /// Lets `KEEPS_RUNNING` exit.
+    /// Lets the hook `KEEPS_RUNNING` exit.
     fn release(&self) {
         fs::write(self.gate.path("go"), "").unwrap();
     }

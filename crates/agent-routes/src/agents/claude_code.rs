@@ -3,7 +3,7 @@
 use super::{Agent, gemini_cli::vertex_hosts, hosts};
 use crate::{
     route::{Destination, Route},
-    settings::{Document, Format, Place, Setting, SettingsReader},
+    settings::{Document, Format, Setting, SettingPosition, SettingsReader},
 };
 
 pub(super) const AGENT: Agent = Agent {
@@ -21,7 +21,7 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
         files.chain(reader.machine.variable(name)).collect()
     };
     let first = |name: &str| find(name).into_iter().next();
-    let mut credentials: Vec<Place> = [
+    let mut credentials: Vec<SettingPosition> = [
         "ANTHROPIC_API_KEY",
         "ANTHROPIC_AUTH_TOKEN",
         "CLAUDE_CODE_OAUTH_TOKEN",
@@ -37,7 +37,7 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
             .map(|setting| setting.place),
     );
     let folder = reader.machine.folder("CLAUDE_CONFIG_DIR", ".claude");
-    credentials.extend(Place::of_file(folder.join(".credentials.json")));
+    credentials.extend(SettingPosition::of_file(folder.join(".credentials.json")));
 
     let mut routes = vec![Route {
         settings: find("ANTHROPIC_BASE_URL"),

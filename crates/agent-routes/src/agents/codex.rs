@@ -3,7 +3,7 @@
 use super::{Agent, hosts};
 use crate::{
     route::{Destination, Route},
-    settings::{Document, Format, Place, Setting, SettingsReader},
+    settings::{Document, Format, Setting, SettingPosition, SettingsReader},
 };
 
 pub(super) const AGENT: Agent = Agent {
@@ -51,7 +51,7 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
         (
             "ChatGPT login",
             hosts::CHATGPT,
-            Place::of_file(file).into_iter().collect(),
+            SettingPosition::of_file(file).into_iter().collect(),
         ),
     ];
     let default = |host: &str| {
@@ -61,7 +61,7 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
             Destination::Unknown(format!("provider `{name}` has no base_url"))
         }
     };
-    let route = |(login, host, credentials): (&str, &str, Vec<Place>)| Route {
+    let route = |(login, host, credentials): (&str, &str, Vec<SettingPosition>)| Route {
         settings: settings.clone(),
         alternatives: others.clone(),
         credentials,

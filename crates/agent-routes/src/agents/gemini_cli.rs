@@ -9,7 +9,7 @@ use super::{Agent, hosts};
 use crate::{
     address::Address,
     route::{Destination, Route},
-    settings::{Document, Format, Place, Setting, SettingsReader},
+    settings::{Document, Format, Setting, SettingPosition, SettingsReader},
 };
 
 pub(super) const AGENT: Agent = Agent {
@@ -38,7 +38,7 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
         environment.into_iter().chain(files).collect::<Vec<_>>()
     };
     let places = |name: &str| find(name).into_iter().map(|setting| setting.place);
-    let home = |path: &str| Place::of_file(reader.machine.home.join(path));
+    let home = |path: &str| SettingPosition::of_file(reader.machine.home.join(path));
     let application_default = || {
         let file = home(".config/gcloud/application_default_credentials.json");
         places("GOOGLE_APPLICATION_CREDENTIALS").chain(file)

@@ -5,7 +5,7 @@
 use super::{Agent, gemini_cli::vertex_hosts, hosts};
 use crate::{
     route::{Destination, Route},
-    settings::{Machine, Place, SettingsReader},
+    settings::{Machine, SettingPosition, SettingsReader},
 };
 
 pub(super) const GOOGLE: Agent = Agent {
@@ -102,7 +102,7 @@ fn route(
     keys: &[&str],
 ) -> Route {
     let credentials = keys.iter().filter_map(|name| reader.machine.variable(name));
-    let credentials: Vec<Place> = credentials.map(|setting| setting.place).collect();
+    let credentials: Vec<SettingPosition> = credentials.map(|setting| setting.place).collect();
     Route {
         settings: reader.machine.variable(base_url).into_iter().collect(),
         credentials,

@@ -1,6 +1,6 @@
 //! The [`Dialect`] trait.
 //!
-//! The rest of hookgate knows one form of requests and responses, that of the Gemini API: the
+//! The rest of hookgate uses one form of requests and responses, that of the Gemini API: the
 //! *content form*. A dialect reads it from what an API sends, and splices edits of it back, so
 //! that everything else keeps its bytes.
 

@@ -67,7 +67,7 @@ impl Dialect for OpenAiChat {
 
     fn open_response(&self, body: Bytes) -> Result<ResponseDocument> {
         let document = fields::parse(body.clone())?;
-        let form = response::whole::read_whole(&document)?;
+        let form = response::whole_answer::read_whole(&document)?;
         ResponseDocument::from_form(&form, vec![body])
     }
 
@@ -81,7 +81,7 @@ impl Dialect for OpenAiChat {
             return Ok(body.clone());
         }
         let before = Document::from_checked(response.original_bytes())?;
-        response::whole::close_whole(body.clone(), &before, &after)
+        response::whole_answer::close_whole(body.clone(), &before, &after)
     }
 
     fn chunk_reader(&self) -> Box<dyn ReadChunks> {

@@ -119,7 +119,7 @@ macro_rules! field_table {
 }
 
 const THREAD: Access =
-    Never("continues a conversation that is stored upstream, whose ids hookgate does not know");
+    Never("continues a conversation that is stored upstream, whose ids are unknown to hookgate");
 const CONVERSATION: Access =
     Never("continues a conversation into which other calls put items that hooks never see");
 const ITEM_REFERENCE: Access =

@@ -1,4 +1,4 @@
-//! Validated model names.
+//! Names of models, validated when they are parsed.
 
 use std::fmt;
 

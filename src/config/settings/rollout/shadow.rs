@@ -1,4 +1,4 @@
-//! The shadow: another config that judges live calls after they have ended.
+//! The shadow: another config that evaluates live calls after they have ended.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::config::{
     units::{DurationText, Size},
 };
 
-/// Another config that judges a share of the live calls after they have ended, without an effect
+/// Another config that evaluates a share of the live calls after they have ended, without an effect
 /// on them.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -20,11 +20,11 @@ pub struct ShadowSettings {
     // Absolute, once it is set.
     #[schemars(with = "FilePathSchema")]
     pub config: PathBuf,
-    /// Share of the sessions, from 0 to 1. Sessions are judged as a whole.
+    /// Share of the sessions, from 0 to 1. Sessions are evaluated as a whole.
     #[serde(default = "default_sample")]
     #[schemars(range(min = 0.0, max = 1.0), extend("errorMessage" = "must be a share from 0 to 1"))]
     pub sample: f64,
-    /// Hooks that are asked, besides policies and hooks with `shadow: true`.
+    /// Hooks that run, besides policies and hooks with `shadow: true`.
     #[serde(default)]
     pub hooks: ShadowHooks,
     /// Limits of what the shadow uses.
@@ -36,7 +36,7 @@ pub struct ShadowSettings {
     pub until: Duration,
 }
 
-/// Hooks that a shadow asks, besides policies and hooks with `shadow: true`.
+/// Hooks that a shadow runs, besides policies and hooks with `shadow: true`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ShadowHooks {
@@ -51,7 +51,7 @@ pub enum ShadowHooks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ShadowBudget {
-    /// Bytes of exchanges that are collected, wait or are judged. Further ones are dropped.
+    /// Bytes of exchanges that are collected, wait or are evaluated. Further ones are dropped.
     #[serde(with = "Size")]
     #[schemars(with = "Size")]
     pub memory: usize,

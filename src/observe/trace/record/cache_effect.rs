@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 
 use crate::mutex::Mutex;
 
-/// Sessions whose last prompt is remembered.
+/// Maximum number of sessions whose last prompt is kept.
 const MAX_SESSIONS: usize = 2048;
 
 /// Effect of edits on the prompt cache of the model API.
@@ -77,7 +77,7 @@ impl PromptCache {
         MAX_SESSIONS * (size_of::<PromptPair>() + size_of::<[usize; 8]>())
     }
 
-    /// Compares a prompt with the last one of its session, and remembers it. `sent` is `None` if
+    /// Compares a prompt with the last one of its session, and stores it. `sent` is `None` if
     /// the agent's prompt goes upstream unedited. Returns `None` if the agent's prompt does not
     /// begin like its last one, so that nothing was cached.
     pub(crate) fn record(

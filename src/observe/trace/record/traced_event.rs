@@ -33,7 +33,7 @@ pub struct TracedEvent {
     pub round: u32,
     /// True if hooks ran one after the other.
     pub sequential: bool,
-    /// Policies, then hooks, then those that were not asked.
+    /// Policies, then hooks, then those that did not run.
     #[schema(value_type = Vec<RunReport<'_>>)]
     pub rules: Vec<TracedRun>,
     /// Verdict on the event; absent in a dry run.
@@ -59,9 +59,9 @@ pub struct TracedRun {
 /// The run of a policy or hook, or why there is none.
 #[derive(Debug, Clone)]
 pub enum RunOutcome {
-    /// It was not asked.
+    /// It did not run.
     NotAsked(SkipReason),
-    /// It was asked, perhaps several times.
+    /// It ran, perhaps several times.
     Asked(RunDetail),
 }
 
@@ -130,7 +130,7 @@ impl TracedEvent {
 }
 
 impl TracedRun {
-    /// Returns the run, if the rule was asked.
+    /// Returns the run, if the rule ran.
     pub const fn asked(&self) -> Option<&RunDetail> {
         match &self.outcome {
             RunOutcome::Asked(run) => Some(run),
@@ -195,7 +195,7 @@ pub struct RunReport<'a> {
     /// File and line of the config.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<&'a RulePosition>,
-    /// True if it was asked.
+    /// True if it ran.
     asked: bool,
     /// Facts of its runs, or why there are none.
     #[serde(flatten)]
@@ -209,7 +209,7 @@ pub struct RunReport<'a> {
 pub enum OutcomeReport<'a> {
     /// The facts of its runs.
     Asked(&'a RunDetail),
-    /// The reason why it was not asked.
+    /// The reason why it did not run.
     NotAsked {
         /// Reason for skipping the rule.
         because: SkipReason,

@@ -43,7 +43,7 @@ struct OpenRound {
 #[derive(Debug)]
 struct PlannedAnswer {
     event: TracedEvent,
-    /// Rules that are asked, in the order of the event.
+    /// Rules that run, in the order of the event.
     asked: Vec<RuleId>,
 }
 

@@ -95,7 +95,7 @@ impl ContentCapture {
             store.drop_detail();
             return None;
         }
-        // A piece of a read buffer would keep all of it alive.
+        // A piece of a read buffer would keep all of it in memory.
         Some(Bytes::copy_from_slice(body))
     }
 

@@ -60,7 +60,7 @@ impl TraceSink {
         }
     }
 
-    /// Records the plan of an event that no decision follows: nothing is asked, or the chunks of a
+    /// Records the plan of an event that no decision follows: nothing runs, or the chunks of a
     /// response follow.
     pub(super) fn record_plan(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
         let ExchangeEvent::Planned {

@@ -41,7 +41,8 @@ pub(crate) const MIN_CUT_NAME_BYTES: usize = MAX_NAME_BYTES - 3;
 /// Bound of one group, with all names and the reason at their longest.
 const MAX_GROUP_BYTES: usize = 4 * 1024;
 
-const HOUR: Duration = Duration::from_hours(1);
+/// Time of one bucket of the counts of the last day.
+const BUCKET_WIDTH: Duration = Duration::from_hours(1);
 
 /// One denial of a rule.
 #[derive(Debug, Clone, Copy)]
@@ -140,7 +141,7 @@ impl DenialTable {
         let entry = self.groups.entry(key);
         let counted = entry.or_insert_with_key(|key| CountedGroup {
             group: DenialGroup::new(key, denial, now_ms),
-            last_day: TimeBuckets::new(HOUR, now),
+            last_day: TimeBuckets::new(BUCKET_WIDTH, now),
         });
         counted.last_day.add(now);
         counted.group.add(denial, now_ms);

@@ -104,7 +104,7 @@ fn decided(sink: &mut TraceSink, exchange: &Exchange, output: HookOutput, tool: 
     sink.record(exchange, &ExchangeEvent::EventDecided(&decision));
 }
 
-/// A call with one event on which `guard` decides and `other` is not asked.
+/// A call with one event on which `guard` decides and `other` does not run.
 fn call(store: &Arc<TraceStore>, rules: &TracedRules, id: &str, output: HookOutput) {
     let mut sink =
         TraceSink::new(store, rules, ContentSettings::default(), RecordKind::Call).unwrap();

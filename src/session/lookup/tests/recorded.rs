@@ -15,7 +15,7 @@ use crate::{
 pub(super) struct Recorded {
     method: String,
     role: CallRole,
-    /// Code Assist's session.
+    /// Session that a Code Assist request names.
     named: Option<String>,
     pub(super) contents: Vec<Value>,
 }

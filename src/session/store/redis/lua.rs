@@ -64,7 +64,7 @@ for at = 5, #KEYS do redis.call('SET', KEYS[at], member, 'PX', expiry_ms) end
 return false";
 
 /// Ends a session, and lists it among the last ones that were ended.
-const FORGET: &str = "
+const END: &str = "
 local session, seen, names, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local member, name, idle, surplus = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 redis.call('DEL', session)
@@ -119,7 +119,7 @@ pub(super) struct SessionScripts {
     find: RedisScript,
     load: RedisScript,
     save: RedisScript,
-    forget: RedisScript,
+    end: RedisScript,
     claim: RedisScript,
     newest: RedisScript,
     called: RedisScript,
@@ -134,7 +134,7 @@ impl SessionScripts {
             find: script(FIND),
             load: script(LOAD),
             save: script(SAVE),
-            forget: script(FORGET),
+            end: script(END),
             claim: script(CLAIM),
             newest: script(NEWEST),
             called: script(CALLED),
@@ -190,12 +190,12 @@ impl SessionScripts {
     }
 
     /// Ends a session and removes its indexes.
-    pub(super) fn forget(&self, session: &SessionKey) -> ScriptRun<'_> {
+    pub(super) fn end(&self, session: &SessionKey) -> ScriptRun<'_> {
         let RedisLimits { max, idle } = self.limits;
         let surplus = i64::try_from(max).map_or(i64::MIN, |max| -max - 1);
         let arguments = (member(session), name(session), milliseconds(idle), surplus);
         let call = ScriptCall::new(keys_of(session));
-        (&self.forget, call.arg(arguments))
+        (&self.end, call.arg(arguments))
     }
 
     /// Returns members and states of ended sessions.

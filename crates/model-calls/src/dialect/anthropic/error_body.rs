@@ -1,4 +1,4 @@
-//! Error bodies.
+//! Bodies of errors in the format of the Messages API.
 
 use serde_json::{Value, json};
 

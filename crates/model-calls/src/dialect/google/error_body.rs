@@ -1,4 +1,4 @@
-//! Error bodies.
+//! Bodies of errors in the format of Google's APIs.
 
 use serde_json::{Value, json};
 

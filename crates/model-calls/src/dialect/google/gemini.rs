@@ -1,4 +1,4 @@
-//! Gemini API: `/{version}/models/{model}:{method}`.
+//! Methods of the Gemini API, with paths like `/{version}/models/{model}:{method}`.
 
 use crate::dialect::method::{
     Access::{self, ByName, Open, Socket},

@@ -40,7 +40,7 @@ pub struct FunctionCall {
 }
 
 impl FunctionCall {
-    /// Returns the names by which guards know the function: its own, and that of its toolset.
+    /// Returns the names by which guards match the function: its own, and that of its toolset.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         iter::once(self.name.as_str()).chain(self.toolset.as_deref())
     }

@@ -28,7 +28,7 @@ pub fn read_block(block: &Document) -> Result<Value> {
     }
     let original = to_value(block)?;
     Ok(match block.string(TEXT)? {
-        // A server may read the text of a block whose type it does not know.
+        // A server may read the text of a block whose type is unknown to it.
         Some(text) => json!({ "text": text, "block": original }),
         None => json!({ "block": original }),
     })

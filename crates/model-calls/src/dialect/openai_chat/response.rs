@@ -6,7 +6,7 @@ pub mod envelope;
 pub mod finish_reason;
 pub mod preceding;
 pub mod synthetic;
-pub mod whole;
+pub mod whole_answer;
 
 #[cfg(test)]
 mod tests;

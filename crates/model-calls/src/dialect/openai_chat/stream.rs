@@ -4,7 +4,7 @@ mod call_collector;
 mod delta_edit;
 mod event;
 mod event_writer;
-mod held;
+mod held_events;
 mod last_chunk;
 pub mod reader;
 mod waiting_details;

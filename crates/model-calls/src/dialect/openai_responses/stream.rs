@@ -7,10 +7,10 @@ mod item_agreement;
 mod item_events;
 mod item_writer;
 mod open_items;
-mod piece;
 mod read_items;
 mod reader;
 mod sender;
+mod text_piece;
 mod texts;
 mod writer;
 

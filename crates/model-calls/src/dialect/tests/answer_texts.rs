@@ -114,7 +114,7 @@ const ANTHROPIC_STREAM: &str = r#"
 /// Form in which an answer is filtered: one body, or a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// One body.
+    /// One body with the whole answer.
     Body,
     /// A stream, chunk by chunk.
     Stream,

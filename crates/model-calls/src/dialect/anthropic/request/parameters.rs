@@ -1,4 +1,4 @@
-//! Generation parameters.
+//! Generation parameters of the Messages API, under the names of the content form.
 
 use serde_json::{Value, json};
 

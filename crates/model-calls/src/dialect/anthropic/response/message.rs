@@ -1,4 +1,4 @@
-//! Whole messages.
+//! Whole messages: answers of the Messages API that are no stream, read and written.
 
 use bytes::Bytes;
 use serde_json::{Value, json};

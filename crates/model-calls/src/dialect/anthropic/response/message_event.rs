@@ -28,7 +28,7 @@ pub enum MessageEventKind {
     MessageStop,
     Ping,
     Error,
-    /// A kind that hookgate does not know.
+    /// A kind that is unknown to hookgate.
     Other,
 }
 

@@ -1,4 +1,4 @@
-//! Envelopes of requests.
+//! Envelopes of requests: the object of Code Assist with the request in a field, or none.
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! Generation parameters.
+//! Generation parameters of Google's APIs: those of the stable form, and their spellings.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! Envelopes of responses.
+//! Envelopes of responses: the object of Code Assist with the response in a field, or none.
 
 use bytes::Bytes;
 

@@ -10,7 +10,7 @@ use crate::dialect::{
 };
 
 const MAX_COMPLETION_TOKENS: &[&str] = &["max_completion_tokens"];
-/// Deprecated name of `max_completion_tokens`, which compatible servers know.
+/// Deprecated name of `max_completion_tokens`, which compatible servers accept.
 const MAX_TOKENS: &[&str] = &["max_tokens"];
 const STOP: &[&str] = &["stop"];
 const TOP_K: &str = "top_k";

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::{
     synthetic::synthetic_body,
-    whole::{close_whole, read_whole},
+    whole_answer::{close_whole, read_whole},
 };
 use crate::dialect::{Document, openai_chat::fields::parse};
 

@@ -15,7 +15,7 @@ use crate::dialect::{
         response::finish_reason::final_reason,
         stream::{
             event::read_choices,
-            held::{HeldChoice, HeldEvents},
+            held_events::{HeldChoice, HeldEvents},
             waiting_details::{WaitingDetails, has_text},
         },
         tool_call::{ChoiceCalls, rewrite_call, rewrite_function_call, write_call},

@@ -20,11 +20,11 @@ use crate::dialect::{
             answer_objects::{RESPONSE_FIELDS, visit_event},
             envelope::{candidate, numbered_parts, read_envelope},
             preceding::Thoughts,
-            whole::read_whole,
+            whole_answer::read_whole,
         },
         stream::{
             event::{EventChoice, event_with, is_usage, read_choices},
-            held::HeldEvents,
+            held_events::HeldEvents,
         },
     },
     text_edit::TextStream,

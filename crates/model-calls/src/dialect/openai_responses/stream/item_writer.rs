@@ -15,7 +15,7 @@ use crate::dialect::{
             item_agreement::events_agree,
             item_events::{edited_item, send_complete, send_edited},
             open_items::OpenItem,
-            piece::WrittenPiece,
+            text_piece::WrittenPiece,
             writer::EventWriter,
         },
     },

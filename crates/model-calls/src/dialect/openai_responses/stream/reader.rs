@@ -22,8 +22,8 @@ use crate::dialect::{
             event::{DELTA, DONE, EventClass, RESPONSE, StreamEvent},
             event_labels::{check_blocks, visit_event},
             item_agreement::check_pieces,
-            piece::ReadPiece,
             read_items::ReadItems,
+            text_piece::ReadPiece,
             texts::StreamedTexts,
         },
     },
@@ -86,7 +86,7 @@ impl ReadChunks for EventReader {
 
     /// Ends the stream. Returns the last chunk, with finish reason and token counts. The events of
     /// items that are incomplete, because an error or a limit ended the response, are in front of
-    /// the last event. No hook can judge these items, so that the writer drops them.
+    /// the last event. No hook can evaluate these items, so that the writer drops them.
     ///
     /// # Errors
     ///
@@ -202,7 +202,7 @@ impl EventReader {
         };
         let kind = OutputKind::of(&event.item()?)?;
         self.items.begin(index, kind)?;
-        self.texts.forget(index);
+        self.texts.remove(index);
         if kind.is_streamed() {
             return self.read_copies(event).map(Some);
         }
@@ -256,7 +256,7 @@ impl EventReader {
                 let kind = OutputKind::of(&item)?;
                 if event.output_index()?.is_none() && self.items.has_ended(index) {
                     // It is the only event of an item of its own.
-                    self.texts.forget(index);
+                    self.texts.remove(index);
                 }
                 self.items.end(event.output_index()?, kind)?;
                 self.has_refusal |= has_refusal(&item)?;

@@ -66,8 +66,8 @@ impl StreamedTexts {
         self.ended.insert((item, slot));
     }
 
-    /// Forgets the texts of an earlier item with the same index.
-    pub fn forget(&mut self, item: u64) {
+    /// Removes the texts of an earlier item with the same index.
+    pub fn remove(&mut self, item: u64) {
         self.texts.retain(|(known, _), _| *known != item);
         self.ended.retain(|(known, _)| *known != item);
     }

@@ -25,8 +25,8 @@ use crate::dialect::{
             event::{EventClass, RESPONSE, StreamEvent},
             event_labels::visit_event,
             open_items::{OpenItem, TextProgress},
-            piece::WrittenPiece,
             sender::EventSender,
+            text_piece::WrittenPiece,
         },
     },
 };

@@ -1,4 +1,4 @@
-//! Judgement of collected exchanges by the shadow's config.
+//! Evaluation of collected exchanges by the shadow's config.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -11,22 +11,22 @@ use crate::{
 /// Label of a difference whose rule is not known, as in reports.
 const UNKNOWN_RULE: &str = "(unknown)";
 
-/// Judges exchanges in the order of their sessions, and counts the results.
-pub(super) struct ExchangeJudge {
+/// Evaluates exchanges in the order of their sessions, and counts the results.
+pub(super) struct ExchangeEvaluator {
     pub(super) replay: SerialReplay,
     pub(super) collector: Arc<ExchangeCollector>,
     pub(super) max_bytes: usize,
     /// Time after which an exchange that others wait for is lost.
     pub(super) lost_after: Duration,
     pub(super) metrics: Arc<Metrics>,
-    /// Memory of the exchanges that wait for earlier ones or are judged, by request id.
+    /// Memory of the exchanges that wait for earlier ones or are evaluated, by request id.
     pub(super) held: HashMap<String, ReservedBytes>,
 }
 
-impl ExchangeJudge {
-    /// Judges the next exchange, if there is one, those that waited for it, and those that wait for
+impl ExchangeEvaluator {
+    /// Evaluates the next exchange, if there is one, those that waited for it, and those that wait for
     /// a lost one. If half of the memory is used, none waits any longer.
-    pub(super) async fn judge(&mut self, next: Option<Box<CollectedExchange>>) {
+    pub(super) async fn evaluate(&mut self, next: Option<Box<CollectedExchange>>) {
         let mut calls = Vec::new();
         if let Some(collected) = next {
             let (exchange, memory) = collected.into_recorded();
@@ -37,18 +37,18 @@ impl ExchangeJudge {
         if self.collector.held_bytes() > self.max_bytes / 2 {
             calls.extend(self.replay.release());
         }
-        self.judge_calls(calls).await;
+        self.evaluate_calls(calls).await;
     }
 
-    /// Judges the exchanges that still wait.
-    pub(super) async fn judge_rest(&mut self) {
+    /// Evaluates the exchanges that still wait.
+    pub(super) async fn evaluate_rest(&mut self) {
         let calls = self.replay.release();
-        self.judge_calls(calls).await;
+        self.evaluate_calls(calls).await;
     }
 
-    async fn judge_calls(&mut self, calls: Vec<OrderedCall>) {
+    async fn evaluate_calls(&mut self, calls: Vec<OrderedCall>) {
         for call in calls {
-            let comparison = Box::pin(self.replay.judge(&call)).await;
+            let comparison = Box::pin(self.replay.compare(&call)).await;
             if let Some(comparison) = comparison {
                 self.count(&comparison);
             }

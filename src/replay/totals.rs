@@ -23,10 +23,10 @@ const OTHER_ROW: &str = "(other)";
 
 /// Sums of comparisons so far.
 #[derive(Debug, Clone, Default)]
-pub struct Tally {
+pub struct ReplayTotals {
     /// The report, without the durations of calls.
     pub report: ReplayReport,
-    /// Names of the rules that were asked.
+    /// Names of the rules that ran.
     pub asked: BTreeSet<String>,
     /// Numbers of calls of each tool.
     pub called_tools: BTreeMap<String, u64>,
@@ -34,7 +34,7 @@ pub struct Tally {
     after: DurationHistogram,
 }
 
-impl Tally {
+impl ReplayTotals {
     /// Adds the comparison of one call.
     pub fn add(&mut self, call: &RecordedExchange, comparison: &Comparison) {
         let report = &mut self.report;
@@ -167,29 +167,29 @@ mod tests {
 
     #[test]
     fn samples_show_every_rule_and_tool_before_they_repeat_one() {
-        let mut tally = Tally::default();
+        let mut totals = ReplayTotals::default();
         for _ in 0..100 {
-            tally.add(&call("a"), &denial("often", "shell"));
+            totals.add(&call("a"), &denial("often", "shell"));
         }
         for number in 0..30 {
-            tally.add(&call("b"), &denial("seldom", &number.to_string()));
+            totals.add(&call("b"), &denial("seldom", &number.to_string()));
         }
 
-        let samples = &tally.report.samples[&DifferenceKind::NewlyDenied];
+        let samples = &totals.report.samples[&DifferenceKind::NewlyDenied];
         let groups: BTreeSet<_> = samples.iter().map(group).collect();
         assert_eq!((samples.len(), groups.len()), (MAX_SAMPLES, MAX_SAMPLES));
-        assert_eq!(tally.report.counts.newly_denied, 130);
-        assert_eq!(tally.report.rules["often"].newly_denied, 100);
+        assert_eq!(totals.report.counts.newly_denied, 130);
+        assert_eq!(totals.report.rules["often"].newly_denied, 100);
     }
 
     #[test]
     fn a_table_of_many_names_is_bounded() {
-        let mut tally = Tally::default();
+        let mut totals = ReplayTotals::default();
         for number in 0..2 * MAX_ROWS {
-            tally.add(&call(""), &denial("rule", &number.to_string()));
+            totals.add(&call(""), &denial("rule", &number.to_string()));
         }
 
-        assert_eq!(tally.report.tools.len(), MAX_ROWS + 1);
-        assert_eq!(tally.report.tools[OTHER_ROW].newly_denied, MAX_ROWS as u64);
+        assert_eq!(totals.report.tools.len(), MAX_ROWS + 1);
+        assert_eq!(totals.report.tools[OTHER_ROW].newly_denied, MAX_ROWS as u64);
     }
 }
