@@ -28,8 +28,10 @@ const LAYERS: &[&[&str]] = &[
     // `dialect` and `model` are those of `model-calls`.
     &[
         "authorization",
+        "backoff",
         "dialect",
         "invisible_char",
+        "media_type",
         "model",
         "mutex",
         "regular_file",
