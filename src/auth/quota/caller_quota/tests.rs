@@ -146,6 +146,7 @@ fn a_call_that_ends_while_it_is_renewed_ends_once_more() {
 fn parallel_requests_share_a_rate() {
     let grant = Grant {
         requests_per_minute: 1.try_into().ok(),
+        in_flight: 4,
         ..Grant::default()
     };
     for _ in 0..200 {
