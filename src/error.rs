@@ -264,6 +264,9 @@ impl From<AuthError> for ApiError {
             | AuthError::CertificateNotAllowed
             | AuthError::Unknown
             | AuthError::InvalidToken => Self::new(ErrorReason::Unauthenticated, message),
+            AuthError::IssuerUnavailable { retry_after } => {
+                Self::new(ErrorReason::IssuerUnavailable, message).with_retry_after(retry_after)
+            }
             AuthError::Ambiguous => Self::new(ErrorReason::Ambiguous, message),
             AuthError::NoRandomness => Self::new(ErrorReason::Internal, message),
             AuthError::Throttled { retry_after } => {

@@ -7,9 +7,11 @@
 pub use model_calls::{dialect, model};
 
 pub mod authorization;
+pub mod backoff;
 pub mod error_chain;
 pub mod file_replacement;
 pub mod invisible_char;
+pub mod media_type;
 pub mod mutex;
 pub mod regular_file;
 pub mod resettable_timer;

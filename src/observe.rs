@@ -20,6 +20,7 @@ mod time_buckets;
 mod token_usage;
 pub mod trace;
 mod truncated;
+mod usage_scanner;
 
 pub use self::{
     bundle_status::{BundleStatus, BundleStatuses},
@@ -31,4 +32,5 @@ pub use self::{
     time_buckets::TimeBuckets,
     token_usage::{TokenSum, TokenUsage},
     truncated::truncated,
+    usage_scanner::{ReportedTokens, UsageScanner},
 };

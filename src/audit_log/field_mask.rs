@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use memchr::memmem;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::{config::SinkMask, sha256::sha256_hex};
@@ -25,34 +26,33 @@ enum Treatment {
     Hash,
 }
 
-/// Returns a line without its line break, masked. A line that has none of the fields
-/// keeps its bytes. Else `masked` names those it had, before `hash`, which is that of
-/// the original line.
-pub(super) fn masked<'a>(mask: &SinkMask, line: &'a [u8]) -> Cow<'a, [u8]> {
+/// Returns a line without its line break, masked; `None` if it is no JSON, so that its fields
+/// cannot be found. A line that has none of the fields keeps its bytes. Else `masked` names those
+/// it had, before `hash`, which is that of the original line.
+pub(super) fn masked<'a>(mask: &SinkMask, line: &'a [u8]) -> Option<Cow<'a, [u8]>> {
     let dropped = mask.drop.iter().map(|field| (field, Treatment::Drop));
     let hashed = mask.hash.iter().map(|field| (field, Treatment::Hash));
     let fields = dropped.chain(hashed);
     let mut fields = fields.filter(|(field, _)| may_have(line, field)).peekable();
     if fields.peek().is_none() {
-        return Cow::Borrowed(line);
+        let checked = serde_json::from_slice::<IgnoredAny>(line);
+        return checked.ok().map(|_| Cow::Borrowed(line));
     }
-    let Ok(mut value) = serde_json::from_slice::<Value>(line) else {
-        return Cow::Borrowed(line);
-    };
+    let mut value: Value = serde_json::from_slice(line).ok()?;
     let present = fields.filter(|(field, treatment)| {
         let path: Vec<&str> = field.split('/').skip(1).collect();
         apply(&mut value, &path, *treatment)
     });
     let masked: Vec<Value> = present.map(|(field, _)| field.as_str().into()).collect();
     if masked.is_empty() {
-        return Cow::Borrowed(line);
+        return Some(Cow::Borrowed(line));
     }
     if let Some(object) = value.as_object_mut() {
         let hash = object.shift_remove("hash");
         object.insert("masked".to_owned(), masked.into());
         object.extend(hash.map(|hash| ("hash".to_owned(), hash)));
     }
-    Cow::Owned(value.to_string().into_bytes())
+    Some(Cow::Owned(value.to_string().into_bytes()))
 }
 
 /// Returns whether a line may have a field: its name is in the text.
@@ -100,7 +100,7 @@ mod tests {
     fn masked_line(drop: &[&str], hash: &[&str]) -> String {
         let (drop, hash) = (owned(drop), owned(hash));
         let masked = masked(&SinkMask { drop, hash }, LINE.as_bytes());
-        String::from_utf8(masked.into_owned()).unwrap()
+        String::from_utf8(masked.unwrap().into_owned()).unwrap()
     }
 
     #[test]
@@ -116,6 +116,15 @@ mod tests {
             r#"{{"seq":1,"prev":"P","caller":{{"name":"{hash}"}},"hooks":[{{"name":"g"}},{{"name":"h"}}],"masked":["/caller/agent","/hooks/*/ms","/caller/name"],"hash":"H"}}"#
         );
         assert_eq!(line, expected);
+    }
+
+    #[test]
+    fn a_line_that_is_no_json_is_not_sent() {
+        for drop in [&[][..], &["/caller/agent"]] {
+            let (drop, hash) = (owned(drop), Vec::new());
+            let cut = LINE.as_bytes().split_last().unwrap().1;
+            assert_eq!(masked(&SinkMask { drop, hash }, cut), None);
+        }
     }
 
     #[test]

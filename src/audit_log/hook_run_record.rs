@@ -6,13 +6,16 @@ use serde::{Serialize, Serializer};
 
 use super::time_range::TimeRange;
 use crate::{
-    event::{Action, HookRun, HookStatus},
+    event::{Action, HookRun, HookStatus, RuleId},
     timestamp::whole_milliseconds,
 };
 
 /// The runs of one hook or policy on an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HookRunRecord {
+    /// Number of the hook in the config, since names need not be unique; not written to the log.
+    #[serde(skip)]
+    pub rule: RuleId,
     /// Name of the hook.
     pub name: String,
     /// `ok`, `block` or `failed`; the worst of several runs.
@@ -47,6 +50,7 @@ pub struct HookRunRecord {
 impl From<&HookRun> for HookRunRecord {
     fn from(run: &HookRun) -> Self {
         Self {
+            rule: run.rule,
             name: run.name.clone(),
             status: run.status(),
             time: TimeRange::ending_at(run.ended, run.elapsed),

@@ -230,7 +230,7 @@ fn provider_name(dialect: &str) -> &'static str {
 
 /// Returns the log record of a line, whose body is the line without content.
 fn log_record(mask: &SinkMask, line: &[u8]) -> Option<LogRecord> {
-    let line = masked(mask, line);
+    let line = masked(mask, line)?;
     let fields: LineFields<'_> = serde_json::from_slice(&line).ok()?;
     Some(LogRecord {
         trace: fields.trace.map_or_else(Trace::default, Trace::from),

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     event::{EventName, EventOrigin, HookRun, RefusedCall},
     observe::{
-        ModelReader, ResponseTail, TokenSum,
+        ModelReader, ResponseTail, TokenSum, UsageScanner,
         recorder::{
             BodySide, CommitFuture, EventDecision, Exchange, ExchangeEvent, Sink, SinkNeed,
         },
@@ -24,7 +24,7 @@ use crate::{
     timestamp::whole_milliseconds,
 };
 
-/// Bytes at the end of a response that are kept.
+/// Bytes at the end of a response that are kept to find its model.
 const TAIL_BYTES: usize = 16 * 1024;
 
 /// Writes the records of one request.
@@ -48,6 +48,7 @@ pub struct DecisionLogSink {
     sent: Option<BodyDigest>,
     model: ModelReader,
     tail: ResponseTail,
+    usage: UsageScanner,
     /// Runs on the chunks of the response.
     stats: RunStats,
     tokens: TokenSum,
@@ -81,6 +82,7 @@ impl DecisionLogSink {
             sent: None,
             model: ModelReader::default(),
             tail: ResponseTail::new(TAIL_BYTES),
+            usage: UsageScanner::default(),
             stats: RunStats::default(),
             tokens: TokenSum::default(),
             response_model: String::new(),
@@ -159,7 +161,7 @@ impl DecisionLogSink {
             BodySide::Response => {
                 self.sent = self.response_digester.take().map(BodyHasher::finish);
                 if self.tokens.total().is_none()
-                    && let Some(usage) = self.tail.usage()
+                    && let Some(usage) = self.usage.usage()
                 {
                     self.tokens.set(usage);
                 }
@@ -269,8 +271,10 @@ impl Sink for DecisionLogSink {
                 }
                 if names_model_first(exchange) {
                     self.model.push(piece);
+                } else {
+                    self.tail.push(piece);
                 }
-                self.tail.push(piece);
+                self.usage.push(piece);
             }
             ExchangeEvent::BodyEnded(side) => self.end_body(exchange, *side),
             ExchangeEvent::Finished => self.finish(exchange),

@@ -52,7 +52,8 @@ impl RunStats {
 
     /// Adds a run, as many times as given.
     pub(super) fn add_run(&mut self, run: &HookRun, times: u64) {
-        match self.hooks.iter_mut().find(|hook| hook.name == run.name) {
+        let is_same = |hook: &&mut HookRunRecord| hook.rule == run.rule && hook.name == run.name;
+        match self.hooks.iter_mut().find(is_same) {
             Some(hook) => {
                 hook.status = hook.status.max(run.status());
                 let time = TimeRange::ending_at(run.ended, run.elapsed);

@@ -224,7 +224,7 @@ impl Authenticator {
         }
         let issuer = self.issuer.as_ref().filter(|issuer| issuer.has_issued(key));
         let issuer = issuer.ok_or(AuthError::Unknown)?;
-        let subject = issuer.verify(key).await.ok_or(AuthError::InvalidToken)?;
+        let subject = issuer.verify(key).await?;
         let name = format!("{TOKEN_PREFIX}{subject}");
         Ok(Principal::unnamed(name, &issuer.grant))
     }

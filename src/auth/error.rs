@@ -21,6 +21,12 @@ pub enum AuthError {
     /// A token of the configured issuer that is malformed, expired or not signed by it.
     #[error("invalid token")]
     InvalidToken,
+    /// The keys of the token issuer cannot be fetched, so that its tokens cannot be checked.
+    #[error("the keys of the token issuer cannot be fetched")]
+    IssuerUnavailable {
+        /// Time until the keys may be fetched again.
+        retry_after: Duration,
+    },
     /// Two different credentials, either of which could identify the caller.
     #[error("ambiguous credentials: two different keys were sent")]
     Ambiguous,
@@ -43,6 +49,7 @@ impl AuthError {
             Self::CertificateNotAllowed => "certificate_not_allowed",
             Self::Unknown => "unknown",
             Self::InvalidToken => "invalid_token",
+            Self::IssuerUnavailable { .. } => "issuer_unavailable",
             Self::Ambiguous => "ambiguous",
             Self::NoRandomness => "no_randomness",
             Self::Throttled { .. } => "throttled",

@@ -13,6 +13,7 @@ use url::Url;
 
 use super::{
     credentials::PresentedKey,
+    error::AuthError,
     jwt::{JwksError, VerificationKeys, claims_issuer},
 };
 use crate::{
@@ -83,17 +84,21 @@ impl TokenIssuer {
     }
 
     /// Returns the caller's name in a valid token of this issuer.
-    pub(super) async fn verify(&self, token: &PresentedKey) -> Option<String> {
+    ///
+    /// # Errors
+    ///
+    /// [`AuthError::InvalidToken`], or [`AuthError::IssuerUnavailable`] if the keys that would show
+    /// it cannot be fetched.
+    pub(super) async fn verify(&self, token: &PresentedKey) -> Result<String, AuthError> {
         let token = token.as_bytes();
         let cached = match self.keys.fresh() {
             Some(cached) if cached.keys.find(token).is_some() => cached,
-            _ => {
-                timeout(FETCH_TIMEOUT, self.keys.renewed()).await.ok()?;
-                self.keys.fresh()?
-            }
+            _ => self.keys.renewed(token).await?,
         };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-        cached.keys.verify(token, &self.spec, now.as_secs_f64())
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.map_err(|_| AuthError::InvalidToken)?.as_secs_f64();
+        let name = cached.keys.verify(token, &self.spec, now);
+        name.ok_or(AuthError::InvalidToken)
     }
 
     /// Returns whether a key claims to be a token of this issuer.
@@ -125,9 +130,23 @@ impl IssuerKeys {
         is_fresh.then_some(cached)
     }
 
+    /// Returns the keys after a fetch for a token whose key is missing.
+    async fn renewed(&self, token: &[u8]) -> Result<Arc<CachedKeys>, AuthError> {
+        let unavailable = AuthError::IssuerUnavailable {
+            retry_after: MIN_FETCH_INTERVAL,
+        };
+        let is_renewed = timeout(FETCH_TIMEOUT, self.wait_for_fetch()).await.is_ok();
+        let cached = self.fresh().filter(|_| is_renewed).ok_or(unavailable)?;
+        let has_failed = self.last_fetch.borrow().has_failed;
+        if has_failed && cached.keys.find(token).is_none() {
+            return Err(unavailable);
+        }
+        Ok(cached)
+    }
+
     /// Waits until [`refresh`] has fetched the keys, unless it has within
     /// [`MIN_FETCH_INTERVAL`]. Dropping the future does not end the fetch.
-    async fn renewed(&self) {
+    async fn wait_for_fetch(&self) {
         if self.remote.is_none() {
             return;
         }

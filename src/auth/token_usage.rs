@@ -2,45 +2,24 @@
 
 use memchr::memmem;
 
-use crate::model::CallSize;
-
-/// Fields with a total: Gemini in both spellings, OpenAI.
-const TOTAL_FIELDS: [&[u8]; 3] = [
-    b"\"totalTokenCount\"",
-    b"\"total_token_count\"",
-    b"\"total_tokens\"",
-];
-
-/// Fields that add up to a total: Anthropic. A stream reports them in several events.
-const ADDED_FIELDS: [&[u8]; 4] = [
-    b"\"input_tokens\"",
-    b"\"cache_creation_input_tokens\"",
-    b"\"cache_read_input_tokens\"",
-    b"\"output_tokens\"",
-];
-
-/// Bytes kept between two chunks: enough for a field name, blanks and a number.
-const MAX_TAIL_BYTES: usize = 256;
+use crate::{model::CallSize, observe::UsageScanner};
 
 /// Reader of the token usage of one response, of any API. Each chunk of a stream reports the
 /// numbers so far, so the largest one of each field counts.
 ///
-/// A field name inside a text is escaped and does not match. A model that writes one as
-/// an argument of a call can only increase the count.
+/// A model that writes such a field as an argument of a call can only increase the count.
 ///
-/// Some APIs report usage in the last chunk only, or only on request. A response that is
-/// abandoned, breaks off before that or reports nothing is charged by an estimate, so that
-/// leaving early and not asking are not free.
+/// Some APIs report usage in the last chunk only, or only on request, and that of Anthropic reports
+/// the request's in the first one. A response that is abandoned, breaks off or reports nothing is
+/// charged by an estimate of what it did not report, so that leaving early and not asking are not
+/// free.
 pub struct UsageReader {
     on_usage: Box<dyn FnMut(u64) + Send>,
     /// Size of request and response, while the estimate may still be needed.
     transferred: Option<CallSize>,
     /// True if the response is part of the estimate.
     counts_response: bool,
-    /// End of the last chunk, in which a number may have been cut.
-    tail: Vec<u8>,
-    /// Largest number of each of [`ADDED_FIELDS`].
-    added: [u64; ADDED_FIELDS.len()],
+    scanner: UsageScanner,
     counted: u64,
 }
 
@@ -51,8 +30,7 @@ impl UsageReader {
             on_usage: Box::new(on_usage),
             transferred: None,
             counts_response: true,
-            tail: Vec::new(),
-            added: [0; ADDED_FIELDS.len()],
+            scanner: UsageScanner::default(),
             counted: 0,
         }
     }
@@ -81,59 +59,43 @@ impl UsageReader {
             transferred.response_bytes += chunk.len() as u64;
             transferred.events += memmem::find_iter(chunk, b"data:").count() as u64;
         }
-        // The tail and the start of the chunk contain every number that was cut.
-        let (start, _) = chunk.split_at(chunk.len().min(MAX_TAIL_BYTES));
-        self.tail.extend_from_slice(start);
-        let mut total = 0;
-        for text in [&self.tail, chunk] {
-            total = largest(&TOTAL_FIELDS, text).max(total);
-            for (field, added) in ADDED_FIELDS.iter().zip(&mut self.added) {
-                *added = largest(&[field], text).max(*added);
-            }
-        }
-        let sum = self.added.iter().copied().fold(0, u64::saturating_add);
-        let total = total.max(sum);
+        self.scanner.push(chunk);
+        let total = self.scanner.reported().total();
         let new = total.saturating_sub(self.counted);
         if new > 0 {
             self.counted = total;
             (self.on_usage)(new);
         }
-        if chunk.len() > MAX_TAIL_BYTES {
-            let (_, end) = chunk.split_at(chunk.len() - MAX_TAIL_BYTES);
-            self.tail = end.to_vec();
-        } else {
-            let old = self.tail.len().saturating_sub(MAX_TAIL_BYTES);
-            self.tail.drain(..old);
+    }
+
+    /// Marks the clean end of the response. One that has reported its usage is paid for.
+    pub fn finish(&mut self) {
+        if self.counted > 0 {
+            self.transferred = None;
         }
     }
 }
 
 impl Drop for UsageReader {
     fn drop(&mut self) {
-        if let (Some(transferred), 0) = (self.transferred, self.counted) {
-            (self.on_usage)(transferred.estimated_tokens());
+        let Some(transferred) = self.transferred else {
+            return;
+        };
+        let tokens = if self.counted == 0 {
+            transferred.estimated_tokens()
+        } else {
+            // The reported tokens of the request are exact.
+            let answer = CallSize {
+                request_bytes: 0,
+                ..transferred
+            };
+            let reported = self.scanner.reported().answer();
+            answer.estimated_tokens().saturating_sub(reported)
+        };
+        if tokens > 0 {
+            (self.on_usage)(tokens);
         }
     }
-}
-
-/// Returns the largest number of these fields in a text, which may end within a number.
-fn largest(fields: &[&[u8]], text: &[u8]) -> u64 {
-    let totals = fields.iter().flat_map(|field| {
-        let positions = memmem::find_iter(text, field);
-        positions.filter_map(move |at| number_after_colon(text.get(at + field.len()..)?))
-    });
-    totals.max().unwrap_or(0)
-}
-
-fn number_after_colon(text: &[u8]) -> Option<u64> {
-    let text = text.trim_ascii_start().strip_prefix(b":")?;
-    let digits = text.trim_ascii_start().iter();
-    let digits = digits.take_while(|byte| byte.is_ascii_digit());
-    Some(digits.fold(0, |number: u64, digit| {
-        number
-            .saturating_mul(10)
-            .saturating_add(u64::from(digit - b'0'))
-    }))
 }
 
 #[cfg(test)]
@@ -142,8 +104,6 @@ mod tests {
         Arc,
         atomic::{AtomicU64, Ordering},
     };
-
-    use proptest::prelude::*;
 
     use super::*;
 
@@ -168,9 +128,12 @@ mod tests {
             r#"data: {"usageMetadata":{"promptTokenCount":9,"totalTokenCount":31}}"#,
         );
         assert_eq!(counted([stream.as_bytes()]), 31);
-        assert_eq!(counted([&b"{\"total_token_count\"\n:\n 5}"[..]]), 5);
         assert_eq!(
-            counted([&b"{\"totalTokenCount\":99999999999999999999999}"[..]]),
+            counted([&b"{\"usage\":{\"total_token_count\"\n:\n 5}}"[..]]),
+            5
+        );
+        assert_eq!(
+            counted([&b"{\"usage\":{\"totalTokenCount\":99999999999999999999999}}"[..]]),
             u64::MAX
         );
         assert_eq!(counted([&b"{}"[..]]), 0);
@@ -187,46 +150,44 @@ mod tests {
         assert_eq!(counted([&started[..], &ended[..]]), 9 + 100 + 1000 + 31);
     }
 
+    /// Returns the charge of a request of 40 bytes with this response, which may end.
+    fn charge(response: &[u8], is_complete: bool) -> u64 {
+        let spent = Arc::<AtomicU64>::default();
+        let sink = Arc::clone(&spent);
+        let mut reader = UsageReader::new(move |tokens| {
+            sink.fetch_add(tokens, Ordering::Relaxed);
+        });
+        reader.start(40, true);
+        reader.read(response);
+        if is_complete {
+            reader.finish();
+        }
+        drop(reader);
+        spent.load(Ordering::Relaxed)
+    }
+
     #[test]
     fn a_response_that_reports_nothing_is_estimated() {
-        let estimate = |request_bytes, response: &'static [u8]| {
-            let spent = Arc::<AtomicU64>::default();
-            let sink = Arc::clone(&spent);
-            let mut reader = UsageReader::new(move |tokens| {
-                sink.fetch_add(tokens, Ordering::Relaxed);
-            });
-            reader.start(request_bytes, true);
-            reader.read(response);
-            drop(reader);
-            spent.load(Ordering::Relaxed)
-        };
-        assert_eq!(estimate(40, b"{\"a\":12345}"), 13);
-        assert_eq!(estimate(40, b"data: {}\n\ndata: {}\n\n"), 12);
-        assert_eq!(estimate(40, br#"{"total_tokens":5}"#), 5);
+        for is_complete in [true, false] {
+            assert_eq!(charge(b"{\"a\":12345}", is_complete), 13);
+            assert_eq!(charge(b"data: {}\n\ndata: {}\n\n", is_complete), 12);
+        }
+        assert_eq!(charge(br#"{"usage":{"total_tokens":5}}"#, true), 5);
+    }
+
+    #[test]
+    fn an_abandoned_response_pays_for_what_it_has_not_reported() {
+        let started = r#"data: {"message":{"usage":{"input_tokens":9,"output_tokens":1}}}"#;
+        let response = format!("{started}\n\n{}", "data: {}\n\n".repeat(49));
+        assert_eq!(charge(response.as_bytes(), false), 9 + 50);
+        assert_eq!(charge(response.as_bytes(), true), 9 + 1);
+        let counted = r#"data: {"usageMetadata":{"promptTokenCount":9,"totalTokenCount":20}}"#;
+        assert_eq!(charge(counted.as_bytes(), false), 20);
     }
 
     #[test]
     fn a_total_inside_a_text_does_not_count() {
-        let text = serde_json::json!({ "text": "{\"totalTokenCount\": 77}" }).to_string();
+        let text = serde_json::json!({ "text": "{\"usage\":{\"total_tokens\": 77}}" }).to_string();
         assert_eq!(counted([text.as_bytes()]), 0);
-    }
-
-    proptest! {
-        #[test]
-        fn chunk_boundaries_do_not_matter(cuts in prop::collection::vec(0_usize..700, 0..20)) {
-            let filler = "x".repeat(300);
-            let whole = format!(
-                r#"{{"a":"{filler}","usageMetadata":{{"totalTokenCount" : 4711}},"b":"{filler}"}}"#
-            );
-            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(whole.len())).collect();
-            cuts.sort_unstable();
-            let mut chunks = Vec::new();
-            let mut start = 0;
-            for cut in cuts.into_iter().chain([whole.len()]) {
-                chunks.push(&whole.as_bytes()[start..cut]);
-                start = cut;
-            }
-            prop_assert_eq!(counted(chunks), 4711);
-        }
     }
 }

@@ -12,6 +12,7 @@ impl ErrorReason {
                 | Self::TooManyAttempts
                 | Self::RateLimitExceeded
                 | Self::ConcurrencyLimitExceeded
+                | Self::IssuerUnavailable
                 | Self::Overloaded
                 | Self::AuditUnavailable
                 | Self::UpstreamUnreachable
@@ -121,6 +122,8 @@ error_reasons! {
     TokenQuotaExceeded: TOO_MANY_REQUESTS, "RESOURCE_EXHAUSTED", "TOKEN_QUOTA_EXCEEDED";
     /// The caller has too many concurrent requests.
     ConcurrencyLimitExceeded: TOO_MANY_REQUESTS, "RESOURCE_EXHAUSTED", "CONCURRENCY_LIMIT_EXCEEDED";
+    /// The keys of the token issuer cannot be fetched.
+    IssuerUnavailable: SERVICE_UNAVAILABLE, "UNAVAILABLE", "ISSUER_UNAVAILABLE";
     /// The shared limits of the caller cannot be read.
     LimitsUnavailable: SERVICE_UNAVAILABLE, "UNAVAILABLE", "LIMITS_UNAVAILABLE";
     /// HTTP version other than 1.1.

@@ -1,25 +1,15 @@
 //! Token counts of a call.
 
-use serde::Deserialize;
-
 /// Token counts of a response; `None` for those that it lacks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenUsage {
     /// Tokens of the request.
-    #[serde(rename = "promptTokenCount", alias = "prompt_token_count")]
     pub prompt: Option<u64>,
     /// Tokens of the request that the model API took from its cache.
-    #[serde(
-        rename = "cachedContentTokenCount",
-        alias = "cached_content_token_count"
-    )]
     pub cached: Option<u64>,
     /// Tokens of the answer.
-    #[serde(rename = "candidatesTokenCount", alias = "candidates_token_count")]
     pub candidates: Option<u64>,
     /// All tokens, thoughts and tool use included.
-    #[serde(rename = "totalTokenCount", alias = "total_token_count")]
     pub total: Option<u64>,
 }
 
@@ -31,14 +21,6 @@ pub struct TokenSum {
 }
 
 impl TokenUsage {
-    /// Reads the `usageMetadata` that a JSON text begins with, in either spelling of its fields.
-    /// Returns `None` if it cannot be read or has no count.
-    pub fn parse(json: &[u8]) -> Option<Self> {
-        let mut values = serde_json::Deserializer::from_slice(json).into_iter::<Self>();
-        let usage = values.next()?.ok()?;
-        (usage != Self::default()).then_some(usage)
-    }
-
     fn plus(self, other: Self) -> Self {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
@@ -79,32 +61,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_spellings_are_read_and_rounds_are_added() {
-        let first = br#"{"promptTokenCount":3,"totalTokenCount":5,"thoughtsTokenCount":1}, ..."#;
-        let second = br#"{"prompt_token_count":4,"candidates_token_count":null}"#;
-        let [first, second] = [&first[..], second].map(|json| TokenUsage::parse(json).unwrap());
+    fn the_counts_of_rounds_are_added() {
+        let counts = |prompt, total| TokenUsage {
+            prompt: Some(prompt),
+            total,
+            ..TokenUsage::default()
+        };
         let mut sum = TokenSum::default();
         assert_eq!(sum.total(), None);
 
-        sum.set(first);
+        sum.set(counts(3, Some(5)));
         sum.end_round();
-        sum.set(second);
+        sum.set(counts(4, None));
 
-        let total = sum.total().unwrap();
-        assert_eq!((total.prompt, total.total), (Some(7), Some(5)));
-        assert_eq!((total.cached, total.candidates), (None, None));
-    }
-
-    #[test]
-    fn malformed_usage_has_no_counts() {
-        for json in [
-            "",
-            "7",
-            "{}",
-            r#"{"promptTokenCount":"#,
-            r#"{"promptTokenCount":"x"}"#,
-        ] {
-            assert_eq!(TokenUsage::parse(json.as_bytes()), None, "{json}");
-        }
+        assert_eq!(sum.total(), Some(counts(7, Some(5))));
     }
 }

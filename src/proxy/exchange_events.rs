@@ -11,15 +11,12 @@ use crate::{
     event::Caller,
     middleware::{Authenticated, ListenerKind, OnBodyEnd, RejectedRequest, RequestId},
     observe::{
-        ResponseTail,
+        UsageScanner,
         recorder::{BodySide, Exchange, ExchangeEvent, Recorder, SinkNeed},
     },
     state::App,
     upstream::UpstreamResponse,
 };
-
-/// End of a response in which its token counts are.
-const USAGE_TAIL_BYTES: usize = 2048;
 
 const ACTION_HEADER: HeaderName = HeaderName::from_static("x-hookgate-action");
 const SESSION_HEADER: HeaderName = HeaderName::from_static("x-hookgate-session");
@@ -103,11 +100,11 @@ pub(super) fn record_usage(recorder: &Recorder, body: Body) -> Body {
     }
     let mut usage = UsageRecording {
         recorder: recorder.clone(),
-        tail: ResponseTail::new(USAGE_TAIL_BYTES),
+        scanner: UsageScanner::default(),
     };
     Body::new(body.map_frame(move |frame| {
         if let Some(piece) = frame.data_ref() {
-            usage.tail.push(piece);
+            usage.scanner.push(piece);
         }
         frame
     }))
@@ -116,12 +113,12 @@ pub(super) fn record_usage(recorder: &Recorder, body: Body) -> Body {
 /// Records token counts when the body is dropped.
 struct UsageRecording {
     recorder: Recorder,
-    tail: ResponseTail,
+    scanner: UsageScanner,
 }
 
 impl Drop for UsageRecording {
     fn drop(&mut self) {
-        if let Some(usage) = self.tail.usage() {
+        if let Some(usage) = self.scanner.usage() {
             self.recorder.record(&ExchangeEvent::UsageReported(usage));
         }
     }

@@ -4,8 +4,7 @@ mod config_assignment;
 
 use std::sync::Arc;
 
-use http::{HeaderMap, request::Parts};
-use serde_json::Value;
+use http::request::Parts;
 
 pub(super) use self::config_assignment::assign;
 use super::{earlier_responses, request_context::RequestContext, session_name};
@@ -93,7 +92,7 @@ fn accept(context: &mut RequestContext, dialect: &'static str) {
     if let Some(name) = &context.session_name {
         name.write_to(hook_context);
     }
-    hook_context.sub_agent = sub_agent(&context.head.headers);
+    hook_context.sub_agent = session_name::sub_agent::name(&context.head.headers);
     hook_context.caller = identity.caller();
     let directory = &context.snapshot.config.hook_directory;
     hook_context.cwd = directory.display().to_string();
@@ -104,18 +103,6 @@ fn accept(context: &mut RequestContext, dialect: &'static str) {
         caller: &hook_context.caller,
         trace: hook_context.trace,
     });
-}
-
-/// Returns the id of the sub-agent that sends a call. Claude Code names it in a header,
-/// Codex in the metadata of the turn, in which the agent of the user is `/root`.
-fn sub_agent(headers: &HeaderMap) -> Option<String> {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    if let Some(id) = text("x-claude-code-agent-id") {
-        return Some(id.to_owned());
-    }
-    let metadata: Value = serde_json::from_str(text("x-codex-turn-metadata")?).ok()?;
-    let agent = metadata.get("agent_name")?.as_str()?;
-    (agent != "/root").then(|| agent.to_owned())
 }
 
 /// Recognizes and counts the call of a request line.

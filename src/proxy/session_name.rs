@@ -7,6 +7,8 @@
 //!
 //! A sub-agent has a session of its own, whose name ends with the id of the sub-agent.
 
+pub(super) mod sub_agent;
+
 use http::{HeaderMap, HeaderName};
 use uuid::Uuid;
 
@@ -20,19 +22,12 @@ use crate::{
 
 const SESSION_HEADER: HeaderName = HeaderName::from_static("x-hookgate-session");
 
-/// Headers with which agents name their session and a sub-agent. The latter equals the
-/// session's id for Codex' main agent.
-const AGENT_HEADERS: [(HeaderName, Option<HeaderName>); 3] = [
-    (
-        HeaderName::from_static("x-claude-code-session-id"),
-        Some(HeaderName::from_static("x-claude-code-agent-id")),
-    ),
-    (SESSION_ID, Some(HeaderName::from_static("thread-id"))),
-    (HeaderName::from_static("x-session-id"), None),
+/// Headers with which agents name their session.
+const AGENT_HEADERS: [HeaderName; 3] = [
+    sub_agent::CLAUDE_SESSION,
+    sub_agent::CODEX_SESSION,
+    HeaderName::from_static("x-session-id"),
 ];
-
-/// Header of Codex, which may be anything without `thread-id`.
-const SESSION_ID: HeaderName = HeaderName::from_static("session-id");
 
 /// A session's name, and where the agent gives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,30 +71,20 @@ impl SessionName {
     /// Returns the name in headers of the agent, or `None` if there is none, or it is
     /// malformed.
     fn from_agent_headers(headers: &HeaderMap) -> Option<Self> {
+        let has_thread = headers.contains_key(sub_agent::CODEX_THREAD);
         let headers_of_agents = AGENT_HEADERS;
-        let mut named = headers_of_agents.iter().filter_map(|(session, sub_agent)| {
-            let id = text(headers, session)?;
-            let is_agents = *session != SESSION_ID
-                || sub_agent
-                    .as_ref()
-                    .is_some_and(|name| headers.contains_key(name));
-            is_agents.then(|| id.to_owned())
+        let mut named = headers_of_agents.iter().filter_map(|name| {
+            let is_agents = *name != sub_agent::CODEX_SESSION || has_thread;
+            sub_agent::text(headers, name).filter(|_| is_agents)
         });
-        let id = named.next()?;
+        let id = named.next()?.to_owned();
         let source = SessionSource::AgentHeader;
         is_session_name(&id).then_some(Self { id, source })
     }
 
     /// Returns the name of the sub-agent's session, if the headers name a sub-agent.
     fn of_sub_agent(self, headers: &HeaderMap) -> Self {
-        let headers_of_agents = AGENT_HEADERS;
-        let mut sub_agents = headers_of_agents.iter().filter_map(|(session, sub_agent)| {
-            let sub_agent = text(headers, sub_agent.as_ref()?)?;
-            text(headers, session)
-                .is_some_and(|id| id != sub_agent)
-                .then_some(sub_agent)
-        });
-        let id = sub_agents.next().map(|id| format!("{}:{id}", self.id));
+        let id = sub_agent::id(headers).map(|id| format!("{}:{id}", self.id));
         match id.filter(|id| is_session_name(id)) {
             Some(id) => Self { id, ..self },
             None => self,
@@ -135,12 +120,6 @@ pub(super) fn split<'a>(
     let id = id.to_owned();
     let name = SessionName { id, source }.of_sub_agent(headers);
     Ok((path, Some(name)))
-}
-
-/// Returns the value of a header, unless it is empty.
-fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    let value = headers.get(name)?.to_str().ok()?;
-    (!value.is_empty()).then_some(value)
 }
 
 #[cfg(test)]
@@ -205,6 +184,11 @@ mod tests {
             (
                 "/s/mine/v1/messages",
                 &[claude, sub_agent],
+                Some(("mine:a", "path")),
+            ),
+            (
+                "/s/mine/v1/messages",
+                &[sub_agent],
                 Some(("mine:a", "path")),
             ),
             (

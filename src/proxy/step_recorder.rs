@@ -7,7 +7,7 @@ use super::{model_request::ModelRequest, request_context::RequestContext};
 use crate::{
     dialect::{self, Dialect, Document, PromptPrefix, RawUsage, ResponseDocument},
     observe::{
-        TokenUsage,
+        ReportedTokens,
         recorder::{BodyPart, ChunkFacts, ExchangeEvent, Recorder, SinkNeed},
         trace::PromptParts,
     },
@@ -123,7 +123,7 @@ impl StepRecorder {
         if self.received.is_none() {
             return;
         }
-        if let Some(counts) = TokenUsage::parse(usage.as_bytes()) {
+        if let Some(counts) = ReportedTokens::parse(usage.as_bytes()).usage() {
             self.record(&ExchangeEvent::UsageReported(counts));
         }
         self.record(&ExchangeEvent::RoundEnded { asked_again });

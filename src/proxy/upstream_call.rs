@@ -151,10 +151,9 @@ pub(super) async fn send(
     } else {
         usage.cancel();
     }
-    let answer = answer.with_observer(move |piece| {
-        if let Some(piece) = piece {
-            usage.read(piece);
-        }
+    let answer = answer.with_observer(move |piece| match piece {
+        Some(piece) => usage.read(piece),
+        None => usage.finish(),
     });
     Ok(exchange_events::record_upstream(&context.recorder, answer))
 }

@@ -94,6 +94,9 @@ impl RecordingSink {
     }
 
     fn add_event(&mut self, exchange: &Exchange, decision: &EventDecision<'_>) {
+        if self.raw.is_none() {
+            return;
+        }
         let rule = |run: &HookRun| self.rules.get(run.rule.0 as usize);
         let hooks = decision.runs.iter();
         let hooks: Vec<RecordedRun> = hooks.map(|run| recorded_run(run, rule(run))).collect();

@@ -113,10 +113,14 @@ impl StallTimeoutBody {
 async fn drop_when_stalled(state: Arc<Mutex<BodyState>>, timeout: Duration) {
     loop {
         let now = Instant::now();
-        let deadline = state.lock().offered_since.unwrap_or(now) + timeout;
-        if deadline <= now {
+        let (deadline, stalled) = {
+            let mut state = state.lock();
+            let deadline = state.offered_since.unwrap_or(now) + timeout;
+            let is_stalled = deadline <= now;
+            (deadline, is_stalled.then(|| state.body.take()))
+        };
+        if let Some(body) = stalled {
             // Dropped without the lock: it ends the call upstream.
-            let body = state.lock().body.take();
             drop(body);
             return;
         }

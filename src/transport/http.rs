@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::body::Body;
 use futures_util::future::BoxFuture;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri::Scheme};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde::{Deserialize, de::Error};
 use url::Url;
@@ -22,6 +22,7 @@ use super::{
 use crate::{
     event::HookResult,
     http_client::{HttpClient, HttpClientError, HttpVersion, PoolConfig},
+    media_type::is_media_type,
 };
 
 /// Idle time after which a connection to a hook's server is closed. Common servers
@@ -82,7 +83,7 @@ impl HttpTransport {
         if response.status() != StatusCode::OK {
             return Err(TransportError::Status(response.status().as_u16()));
         }
-        if !is_json(&response) {
+        if !is_media_type(response.headers(), JSON) {
             return Err(TransportError::ContentType);
         }
         read_body(response, self.output_limit).await
@@ -110,25 +111,11 @@ fn bearer<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Option<HeaderVal
     Ok(Some(value))
 }
 
-fn is_json(response: &Response<Incoming>) -> bool {
-    let value = response.headers().get(header::CONTENT_TYPE);
-    let text = value
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    let media_type = text.split(';').next().unwrap_or_default();
-    media_type.trim().eq_ignore_ascii_case(JSON)
-}
-
 async fn read_body(response: Response<Incoming>, limit: usize) -> Result<Vec<u8>, TransportError> {
-    let mut frames = response.into_body();
-    let mut body = Vec::new();
-    while let Some(frame) = frames.frame().await {
-        let frame = frame.map_err(HttpClientError::from)?;
-        let data = frame.data_ref().map(AsRef::as_ref).unwrap_or_default();
-        if body.len() + data.len() > limit {
-            return Err(TransportError::OutputLimit);
-        }
-        body.extend_from_slice(data);
-    }
-    Ok(body)
+    let body = Limited::new(response.into_body(), limit).collect().await;
+    let body = body.map_err(|error| match error.downcast::<hyper::Error>() {
+        Ok(error) => HttpClientError::from(*error).into(),
+        Err(_too_long) => TransportError::OutputLimit,
+    })?;
+    Ok(body.to_bytes().into())
 }

@@ -3,6 +3,8 @@
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use thiserror::Error;
 
+use crate::media_type::split_parameters;
+
 /// Longest media type that a message shows, in bytes.
 const MAX_SHOWN_BYTES: usize = 40;
 
@@ -31,8 +33,8 @@ impl UnexpectedContentType {
     /// without parameters, since a header may hold anything.
     pub fn from_headers(headers: &HeaderMap) -> Self {
         let is_plain = |char: char| char.is_ascii_lowercase() || "/.+-".contains(char);
-        let name = single_value(headers, &header::CONTENT_TYPE)
-            .map(|value| value.split(';').next().unwrap_or_default().trim());
+        let name =
+            single_value(headers, &header::CONTENT_TYPE).map(|value| split_parameters(value).0);
         let given = match name {
             None => "missing".to_owned(),
             Some("application/json") => "JSON in another charset".to_owned(),
@@ -65,9 +67,8 @@ pub fn media_type(headers: &HeaderMap) -> MediaType {
     let Some(text) = single_value(headers, &header::CONTENT_TYPE) else {
         return MediaType::Absent;
     };
-    let mut parts = text.split(';').map(str::trim);
-    let name = parts.next().unwrap_or_default();
-    if !parts.all(is_utf8_charset) {
+    let (name, mut parameters) = split_parameters(text);
+    if !parameters.all(is_utf8_charset) {
         return MediaType::Other;
     }
     match name.to_ascii_lowercase().as_str() {

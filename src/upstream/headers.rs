@@ -100,15 +100,30 @@ pub fn request_headers(
         Some(credential) => replace_credentials(&mut headers, vendor, credential),
         None => reduce_credentials(&mut headers, vendor, query_key),
     }
-    let encodings = agent.get_all(ACCEPT_ENCODING).iter();
-    let mut encodings = encodings.filter_map(|value| value.to_str().ok());
-    let accepts_gzip = encodings.any(|value| value.contains("gzip"));
     let encoding = match response_use {
-        ResponseUse::PassedThrough if accepts_gzip => "gzip",
+        ResponseUse::PassedThrough if accepts_gzip(agent) => "gzip",
         ResponseUse::PassedThrough | ResponseUse::Parsed => "identity",
     };
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(encoding));
     headers
+}
+
+/// Returns whether an agent accepts gzip (RFC 9110, section 12.5.3).
+fn accepts_gzip(agent: &HeaderMap) -> bool {
+    let values = agent.get_all(ACCEPT_ENCODING).iter();
+    let texts = values.filter_map(|value| value.to_str().ok());
+    let mut accepts_others = false;
+    for element in texts.flat_map(|text| text.split(',')) {
+        let (coding, weight) = element.split_once(';').unwrap_or((element, ""));
+        let weight = weight.trim().trim_start_matches(['q', 'Q', '=']);
+        let is_accepted = weight.is_empty() || weight.contains(|char| matches!(char, '1'..='9'));
+        match coding.trim().to_ascii_lowercase().as_str() {
+            "gzip" | "x-gzip" => return is_accepted,
+            "*" => accepts_others = is_accepted,
+            _ => (),
+        }
+    }
+    accepts_others
 }
 
 /// Replaces the agent's span by ours. `tracestate` is dropped with a foreign trace.
@@ -295,6 +310,27 @@ mod tests {
         let mut names: Vec<&str> = out.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["accept-encoding", "user-agent", "x-goog-api-key"]);
+    }
+
+    #[test]
+    fn gzip_is_asked_for_if_the_agent_accepts_it() {
+        for (accepted, expected) in [
+            ("gzip", "gzip"),
+            ("GZIP", "gzip"),
+            ("br, x-gzip;q=0.5", "gzip"),
+            ("gzip; q=0.001", "gzip"),
+            ("br;q=1, *", "gzip"),
+            ("gzip;q=0", "identity"),
+            ("gzip; Q=0.000, *", "identity"),
+            ("*;q=0", "identity"),
+            ("notgzip", "identity"),
+            ("", "identity"),
+        ] {
+            let agent = agent(&[("accept-encoding", accepted)]);
+            let passed = ResponseUse::PassedThrough;
+            let out = request_headers(&agent, Vendor::Google, None, None, passed);
+            assert_eq!(out["accept-encoding"], expected, "{accepted}");
+        }
     }
 
     #[test]

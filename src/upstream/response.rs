@@ -20,7 +20,7 @@ use super::{
     error::UpstreamError,
     key_mask::KeyMask,
 };
-use crate::resettable_timer::ResettableTimer;
+use crate::{media_type::is_media_type, resettable_timer::ResettableTimer};
 
 /// Most bytes that one piece of a compressed body may have once decoded, where the
 /// caller sets no limit.
@@ -175,16 +175,20 @@ impl UpstreamResponse {
     /// Returns whether the response has this media type, with or without parameters. One without
     /// a type has an empty one.
     pub fn has_media_type(&self, name: &str) -> bool {
-        let value = self.headers.get(header::CONTENT_TYPE);
-        let text = value.and_then(|value| value.to_str().ok());
-        let media_type = text.unwrap_or_default().split(';').next();
-        let media_type = media_type.unwrap_or_default().trim();
-        media_type.eq_ignore_ascii_case(name)
+        is_media_type(&self.headers, name)
     }
 
-    /// Calls `observer` with each piece of the body, and with `None` at its clean end.
+    /// Calls `observer` with each piece of the body, and with `None` at its clean end, which is now
+    /// if the body is empty.
     #[must_use]
-    pub fn with_observer(mut self, observer: impl FnMut(Option<&Bytes>) + Send + 'static) -> Self {
+    pub fn with_observer(
+        mut self,
+        mut observer: impl FnMut(Option<&Bytes>) + Send + 'static,
+    ) -> Self {
+        if self.body.is_ended {
+            observer(None);
+            return self;
+        }
         self.body.observers.push(Box::new(observer));
         self
     }
@@ -234,8 +238,9 @@ impl UpstreamResponse {
 impl ResponseBody {
     fn new(source: BodySource, idle_timeout: Duration) -> Self {
         Self {
+            // An empty body is not polled.
+            is_ended: source.is_end_stream(),
             source,
-            is_ended: false,
             idle_timeout,
             waiting_since: None,
             timer: ResettableTimer::default(),
@@ -314,7 +319,7 @@ impl Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.is_ended || (self.gunzip.is_none() && self.source.is_end_stream())
+        self.is_ended
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -326,6 +331,41 @@ impl Body for ResponseBody {
         match hint.exact() {
             Some(bytes) => SizeHint::with_exact(bytes + held as u64),
             None => hint,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use super::*;
+
+    #[test]
+    fn an_empty_body_that_is_not_polled_has_a_clean_end() {
+        for (is_complete, expected) in [(true, 1), (false, 0)] {
+            let source = BodySource::Recorded {
+                pieces: VecDeque::new(),
+                is_complete,
+            };
+            let mut answer =
+                UpstreamResponse::recorded(StatusCode::NO_CONTENT, HeaderMap::new(), source);
+            let gzip = http::HeaderValue::from_static("gzip");
+            answer.headers.insert(header::CONTENT_ENCODING, gzip);
+            answer.decode(9).unwrap();
+            let ends = Arc::<AtomicUsize>::default();
+            let seen = Arc::clone(&ends);
+
+            let answer = answer.with_observer(move |piece| {
+                assert_eq!(piece, None);
+                seen.fetch_add(1, Ordering::Relaxed);
+            });
+
+            assert_eq!(answer.into_body().is_end_stream(), is_complete);
+            assert_eq!(ends.load(Ordering::Relaxed), expected);
         }
     }
 }

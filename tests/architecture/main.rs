@@ -29,10 +29,12 @@ const LAYERS: &[&[&str]] = &[
     // `dialect` and `model` are those of `model-calls`.
     &[
         "authorization",
+        "backoff",
         "dialect",
         "error_chain",
         "file_replacement",
         "invisible_char",
+        "media_type",
         "model",
         "mutex",
         "regular_file",

@@ -8,6 +8,7 @@ mod outcomes;
 mod policies;
 mod since;
 mod sink;
+mod usage;
 
 use data_encoding::HEXLOWER;
 use serde_json::Value;

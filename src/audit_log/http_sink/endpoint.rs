@@ -46,6 +46,22 @@ pub(super) enum SendError {
     Disk(#[from] io::Error),
 }
 
+/// Lines that the endpoint has answered, but does not have.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct UnsentLines {
+    /// Lines that it will never accept.
+    pub(super) refused: u64,
+    /// Lines that are damaged on the disk, and were left out.
+    pub(super) damaged: u64,
+}
+
+/// Compressed body of a request, and the number of its lines.
+#[derive(Debug)]
+struct EncodedLines {
+    bytes: Vec<u8>,
+    lines: u64,
+}
+
 /// Response of the bulk API.
 #[derive(Deserialize)]
 struct BulkResponse {
@@ -91,17 +107,29 @@ impl SinkEndpoint {
         })
     }
 
-    /// Sends lines once. Returns the number of those that the endpoint will never accept.
+    /// Sends lines once. Returns the number of those that the endpoint will never have.
     pub(super) async fn send(
         self: &Arc<Self>,
         lines: &Arc<Vec<PlacedLine>>,
         range: Range<usize>,
-    ) -> Result<u64, SendError> {
+    ) -> Result<UnsentLines, SendError> {
+        let all = range.len() as u64;
         let (endpoint, lines) = (Arc::clone(self), Arc::clone(lines));
         let body = tokio::task::spawn_blocking(move || {
             endpoint.body(lines.get(range).unwrap_or_default())
         });
         let body = body.await.map_err(io::Error::from)??;
+        let damaged = all.saturating_sub(body.lines);
+        let refused = if body.lines > 0 {
+            self.post(body.bytes).await?
+        } else {
+            0
+        };
+        Ok(UnsentLines { refused, damaged })
+    }
+
+    /// Sends a body. Returns the number of lines that the endpoint will never accept.
+    async fn post(&self, body: Vec<u8>) -> Result<u64, SendError> {
         let request = self.client.post(self.settings.url.clone());
         let sent = request.headers(self.headers.clone()).body(body).send();
         let response = sent.await.map_err(RequestError::from)?;
@@ -117,17 +145,19 @@ impl SinkEndpoint {
         }
     }
 
-    /// Returns the compressed body of a request with these lines.
-    fn body(&self, lines: &[PlacedLine]) -> io::Result<Vec<u8>> {
+    /// Returns the body of a request with these lines, but for those that are no JSON.
+    fn body(&self, lines: &[PlacedLine]) -> io::Result<EncodedLines> {
         let mut body = GzEncoder::new(Vec::new(), Compression::fast());
         let is_array = self.settings.format == SinkFormat::JsonArray;
         if is_array {
             body.write_all(b"[")?;
         }
-        for (index, line) in lines.iter().enumerate() {
-            let line = masked(&self.settings.mask, &line.bytes);
+        let lines = lines.iter();
+        let lines = lines.filter_map(|line| masked(&self.settings.mask, &line.bytes));
+        let mut count = 0;
+        for line in lines {
             let (before, after) = match self.settings.format {
-                SinkFormat::JsonArray if index == 0 => (String::new(), ""),
+                SinkFormat::JsonArray if count == 0 => (String::new(), ""),
                 SinkFormat::JsonArray => (",".to_owned(), ""),
                 SinkFormat::SplunkHec => (splunk_event(&line)?, "}\n"),
                 SinkFormat::ElasticBulk => (bulk_action(&line)?, "\n"),
@@ -135,11 +165,15 @@ impl SinkEndpoint {
             body.write_all(before.as_bytes())?;
             body.write_all(&line)?;
             body.write_all(after.as_bytes())?;
+            count += 1;
         }
         if is_array {
             body.write_all(b"]")?;
         }
-        body.finish()
+        Ok(EncodedLines {
+            bytes: body.finish()?,
+            lines: count,
+        })
     }
 }
 
@@ -219,17 +253,21 @@ mod tests {
             bytes: LINE.as_bytes().to_vec(),
             position,
         };
+        let mut damaged = line.clone();
+        damaged.bytes.pop();
         let body = SinkEndpoint::new(&settings)
             .unwrap()
-            .body(&[line.clone(), line]);
+            .body(&[damaged, line.clone(), line])
+            .unwrap();
+        assert_eq!(body.lines, 2);
         let mut text = String::new();
-        let mut decoder = GzDecoder::new(io::Cursor::new(body.unwrap()));
+        let mut decoder = GzDecoder::new(io::Cursor::new(body.bytes));
         decoder.read_to_string(&mut text).unwrap();
         text
     }
 
     #[test]
-    fn bodies_hold_the_bytes_of_lines_in_each_format() {
+    fn bodies_hold_the_bytes_of_intact_lines_in_each_format() {
         assert_eq!(body("json_array"), format!("[{LINE},{LINE}]"));
         let event = format!(
             "{{\"time\":1764064800.007,\"source\":\"hookgate\",\"sourcetype\":\"hookgate:audit\",\"event\":{LINE}}}\n"

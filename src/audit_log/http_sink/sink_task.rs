@@ -13,13 +13,15 @@ use tokio::{
     sync::watch,
     time::{sleep, timeout},
 };
-use uuid::Uuid;
 
 use super::{
-    endpoint::{SendError, SinkEndpoint},
+    endpoint::{SendError, SinkEndpoint, UnsentLines},
     progress,
 };
-use crate::observe::{Export, Metrics};
+use crate::{
+    backoff::Backoff,
+    observe::{Export, Metrics},
+};
 
 /// Maximum time for which the first line of a batch waits for further lines.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -67,11 +69,11 @@ impl SinkTask {
             return;
         };
         self.check_position().await;
-        let mut backoff = MIN_BACKOFF;
+        let mut backoff = Backoff::new(MIN_BACKOFF, MAX_BACKOFF);
         while let Some(last_seq) = self.wait_for_lines(&endpoint).await {
             match self.read(&endpoint, last_seq).await {
                 Ok(batch) => {
-                    backoff = MIN_BACKOFF;
+                    backoff.reset();
                     if self.deliver(batch).await.is_break() {
                         return;
                     }
@@ -133,19 +135,22 @@ impl SinkTask {
         let LineBatch { lines, mut missing } = batch;
         let lines = Arc::new(lines);
         let (mut start, mut size) = (0, lines.len());
-        let mut backoff = MIN_BACKOFF;
+        let mut backoff = Backoff::new(MIN_BACKOFF, MAX_BACKOFF);
         while start < lines.len() {
             let endpoint = self.endpoint.borrow_and_update().clone();
             let Some(endpoint) = endpoint else { break };
             let end = lines.len().min(start + size);
-            let refused = match endpoint.send(&lines, start..end).await {
-                Ok(refused) => refused,
+            let unsent = match endpoint.send(&lines, start..end).await {
+                Ok(unsent) => unsent,
                 Err(SendError::TooLarge) if end - start > 1 => {
                     size = (end - start) / 2;
                     continue;
                 }
                 // It never fits.
-                Err(SendError::TooLarge) => 1,
+                Err(SendError::TooLarge) => UnsentLines {
+                    refused: 1,
+                    damaged: 0,
+                },
                 Err(error) => {
                     self.record_failure(&error);
                     if self.written.has_changed().is_err() {
@@ -155,11 +160,11 @@ impl SinkTask {
                     continue;
                 }
             };
-            backoff = MIN_BACKOFF;
+            backoff.reset();
             self.record_missing(std::mem::take(&mut missing));
             if let Some(last) = end.checked_sub(1).and_then(|last| lines.get(last)) {
                 let accepted = (end - start) as u64;
-                self.record_accepted(last, accepted, refused).await;
+                self.record_accepted(last, accepted, unsent).await;
             }
             start = end;
         }
@@ -168,10 +173,9 @@ impl SinkTask {
 
     /// Waits before the next attempt, longer each time, and counts the lines that are
     /// written meanwhile; ends early if the endpoint changes or the log is closed.
-    async fn pause(&mut self, backoff: &mut Duration) {
-        let pause = sleep(with_jitter(*backoff));
+    async fn pause(&mut self, backoff: &mut Backoff) {
+        let pause = sleep(backoff.next_delay());
         tokio::pin!(pause);
-        *backoff = MAX_BACKOFF.min(*backoff * 2);
         loop {
             tokio::select! {
                 () = &mut pause => return,
@@ -184,10 +188,18 @@ impl SinkTask {
         }
     }
 
-    async fn record_accepted(&mut self, last: &PlacedLine, lines: u64, refused: u64) {
+    async fn record_accepted(&mut self, last: &PlacedLine, lines: u64, unsent: UnsentLines) {
+        let UnsentLines { refused, damaged } = unsent;
         self.metrics
-            .record_sink_lines("sent", lines.saturating_sub(refused));
+            .record_sink_lines("sent", lines.saturating_sub(refused + damaged));
         self.metrics.record_sink_lines("refused", refused);
+        self.metrics.record_sink_lines("lost", damaged);
+        if damaged > 0 {
+            tracing::error!(
+                audit.lines = damaged,
+                "audit sink: damaged lines were not sent"
+            );
+        }
         if refused > 0 {
             tracing::error!(
                 audit.lines = refused,
@@ -240,10 +252,4 @@ impl SinkTask {
     fn sent_seq(&self) -> u64 {
         self.position.as_ref().map_or(0, |position| position.seq)
     }
-}
-
-/// Returns between half and all of a pause, so that gateways do not retry together.
-fn with_jitter(pause: Duration) -> Duration {
-    let share = Uuid::new_v4().as_u128() % 1000;
-    pause / 2 + pause / 2000 * u32::try_from(share).unwrap_or_default()
 }

@@ -111,12 +111,8 @@ impl Quota {
             None => entry.check(1).map(|()| CountedBy::Process),
         };
         let counted_by = checked.inspect_err(|_| self.usage.lock().cancel_call(entry.call))?;
-        let replicas = shared.map_or(1, |shared| shared.limits.divisor());
-        let mut usage = self.usage.lock();
-        if let Some(per_minute) = grant.requests_per_minute {
-            usage.count_request(rate_of_one(per_minute, replicas));
-        }
         if let Some(shared) = shared {
+            let mut usage = self.usage.lock();
             if counted_by == CountedBy::Process {
                 usage.fall_behind();
             }
@@ -160,11 +156,14 @@ impl Entry<'_> {
         if limits.mode() == LimitsMode::Shared
             && let Some(admission) = self.ask(limits).await
         {
-            return self.read(admission).map(|()| CountedBy::Store);
+            self.read(admission)?;
+            // For the time in which Redis is unavailable.
+            self.count_rate(limits.divisor());
+            return Ok(CountedBy::Store);
         }
         match limits.loss_mode() {
             LossMode::Divided(replicas) => self.check(replicas)?,
-            LossMode::Unlimited => {}
+            LossMode::Unlimited => self.count_rate(1),
             LossMode::Refused => {
                 let caller = Arc::clone(&self.quota.name);
                 return Err(QuotaExceeded::Unavailable { caller });
@@ -206,24 +205,35 @@ impl Entry<'_> {
         }
     }
 
-    /// Checks the limits of this process, which is one of `replicas`.
+    /// Checks the limits of this process, which is one of `replicas`, and counts the request
+    /// against its rate under the same lock.
     fn check(&self, replicas: u64) -> Result<(), QuotaExceeded> {
         self.check_in_flight(self.grant.in_flight)?;
         if let Some(limit) = self.grant.shared_in_flight {
             let replicas = usize::try_from(replicas).unwrap_or(usize::MAX);
             self.check_in_flight((limit / replicas).max(1))?;
         }
-        let usage = self.quota.usage.lock();
+        let mut usage = self.quota.usage.lock();
         if let Some(per_day) = self.grant.tokens_per_day {
             let checked = usage.check_tokens(self.call, per_day, replicas);
             let rest = usage.time_to_reset(self.day);
             checked.or_else(|refused| self.tokens_refused(refused, rest))?;
         }
         if let Some(per_minute) = self.grant.requests_per_minute {
-            let checked = usage.check_rate(rate_of_one(per_minute, replicas));
+            let rate = rate_of_one(per_minute, replicas);
+            let checked = usage.check_rate(rate);
             checked.or_else(|retry_after| self.too_fast(retry_after))?;
+            usage.count_request(rate);
         }
         Ok(())
+    }
+
+    /// Counts a request that was admitted without the rate of this process.
+    fn count_rate(&self, replicas: u64) {
+        if let Some(per_minute) = self.grant.requests_per_minute {
+            let mut usage = self.quota.usage.lock();
+            usage.count_request(rate_of_one(per_minute, replicas));
+        }
     }
 
     /// Checks the number of calls of this process, this one included.

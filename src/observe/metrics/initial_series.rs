@@ -9,6 +9,7 @@ const AUTH_FAILURES: &[&str] = &[
     "certificate_not_allowed",
     "unknown",
     "invalid_token",
+    "issuer_unavailable",
     "ambiguous",
     "no_randomness",
     "throttled",

@@ -19,6 +19,7 @@ use url::Url;
 
 use super::encode::{Envelope, Signal};
 use crate::{
+    backoff::Backoff,
     mutex::Mutex,
     observe::{export_failures::Export, metrics::Metrics},
     service_client::{ClientError, RequestError, client_builder, read_body},
@@ -229,7 +230,7 @@ impl SendTask {
     /// the number of items that were rejected; `None` if the queue is closed and the
     /// collector does not answer.
     async fn deliver(&mut self, batch: &[QueuedItem]) -> Option<usize> {
-        let mut backoff = MIN_BACKOFF;
+        let mut backoff = Backoff::new(MIN_BACKOFF, MAX_BACKOFF);
         loop {
             let is_last_attempt = self.state.closed.is_cancelled();
             let result = self.post(batch).await;
@@ -240,11 +241,7 @@ impl SendTask {
                 Err(_) if is_last_attempt => return None,
                 Err(_) => (),
             }
-            tokio::select! {
-                () = sleep(backoff) => (),
-                () = self.state.closed.cancelled() => (),
-            }
-            backoff = MAX_BACKOFF.min(backoff * 2);
+            backoff.wait(&self.state.closed).await;
         }
     }
 

@@ -12,7 +12,7 @@ use crate::{
     dialect::{DialectError, ModelStep, ProposedCall, RawUsage, ResponseDocument, ResponseFormat},
     error::ApiError,
     event::EventName,
-    observe::{TokenUsage, recorder::ExchangeEvent},
+    observe::{ReportedTokens, recorder::ExchangeEvent},
     policy::ChunkPosition,
     proxy::{
         reply::unreadable_response,
@@ -185,7 +185,7 @@ impl<'a> ResponseBuffer<'a> {
         self.text.extend(chunk.plain_texts());
         if let Some(usage) = chunk.usage()? {
             if self.context.snapshot.audit.is_some()
-                && let Some(counts) = TokenUsage::parse(usage.as_bytes())
+                && let Some(counts) = ReportedTokens::parse(usage.as_bytes()).usage()
             {
                 self.context.record(&ExchangeEvent::UsageReported(counts));
             }

@@ -20,7 +20,7 @@ use tokio::{
 use super::process_task::{HookInvocation, ProcessTask};
 use crate::{
     mutex::Mutex,
-    transport::{backoff::Backoff, process::Process, process_slots::SlotPermit},
+    transport::{backoff::start_backoff, process::Process, process_slots::SlotPermit},
 };
 
 /// Age at which an idle process is replaced, because files that it read at its start
@@ -90,7 +90,7 @@ impl PrewarmPool {
 
     /// Maintains one idle process after the other, until the hook is closed.
     async fn maintain(self: Arc<Self>) {
-        let mut backoff = Backoff::new();
+        let mut backoff = start_backoff();
         loop {
             let slot = select! {
                 biased;
@@ -100,7 +100,7 @@ impl PrewarmPool {
             let Ok(slot) = slot else { return };
             if self.run_one(slot).await {
                 self.is_failing.store(false, Ordering::Relaxed);
-                backoff = Backoff::new();
+                backoff.reset();
             } else {
                 backoff.wait(&self.task.closed).await;
             }

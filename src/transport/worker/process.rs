@@ -16,11 +16,14 @@ use super::{
     queue::{CallQueue, OutputSender, QueuedCall},
     stderr,
 };
-use crate::transport::{
+use crate::{
     backoff::Backoff,
-    error::TransportError,
-    process::{PIPE_DRAIN_TIMEOUT, Process, TERMINATION_GRACE},
-    shell::ShellCommand,
+    transport::{
+        backoff::start_backoff,
+        error::TransportError,
+        process::{PIPE_DRAIN_TIMEOUT, Process, TERMINATION_GRACE},
+        shell::ShellCommand,
+    },
 };
 
 /// Time that the output of a dropped call may take. An agent that disconnects should
@@ -66,7 +69,7 @@ impl WorkerProcess {
         Self {
             shell,
             queue,
-            backoff: Backoff::new(),
+            backoff: start_backoff(),
         }
     }
 
@@ -144,7 +147,7 @@ impl WorkerProcess {
                 Ok(output) => sender.send(Ok(output)).ok(),
                 Err(error) => return fail(sender, error),
             };
-            self.backoff = Backoff::new();
+            self.backoff.reset();
             call = select! {
                 biased;
                 // There must be no output between two calls.

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::{auth, sha256};
 use crate::harness::{
     Agent, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, chunked_head,
-    eventually, hook, hookgate, prompt, respond, write_chunk, write_last_chunk,
+    eventually, hook, hookgate, next_chunk, prompt, respond, write_chunk, write_last_chunk,
 };
 
 fn agent(gate: &TestGateway, name: &str) -> Agent {
@@ -205,6 +205,82 @@ async fn a_disconnected_caller_is_charged_an_estimate_of_its_tokens() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         };
         assert!((min..min + 100).contains(&spent), "{spent} {min}");
+    }
+}
+
+/// Returns the first event of a streamed answer on an API, and one event of its text.
+fn first_events(path: &str) -> (&'static str, &'static str) {
+    match path {
+        "/v1/messages" => (
+            concat!(
+                r#"data: {"type":"message_start","message":{"id":"a","type":"message","#,
+                r#""role":"assistant","model":"m","content":[],"stop_reason":null,"#,
+                r#""usage":{"input_tokens":9,"output_tokens":1}}}"#,
+                "\n\n"
+            ),
+            concat!(
+                r#"data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","#,
+                r#""text":"word"}}"#,
+                "\n\n"
+            ),
+        ),
+        "/v1/responses" => (
+            concat!(
+                r#"data: {"type":"response.created","response":{"id":"a","output":[],"#,
+                r#""usage":null}}"#,
+                "\n\n"
+            ),
+            "data: {\"type\":\"response.output_text.delta\",\"delta\":\"word\"}\n\n",
+        ),
+        _ => (
+            "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\"}}]}\n\n",
+            "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"word\"}}]}\n\n",
+        ),
+    }
+}
+
+#[tokio::test]
+async fn an_abandoned_answer_is_charged_for_its_text_whatever_it_has_counted() {
+    let upstream = Upstream::raw(async |asked, mut socket| {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let head = chunked_head("text/event-stream");
+        socket.write_all(head.as_bytes()).await.unwrap();
+        let (start, piece) = first_events(&asked.path);
+        let events = format!("{start}{}: last\n\n", piece.repeat(100));
+        write_chunk(&mut socket, events.as_bytes()).await.unwrap();
+        socket.read_u8().await.ok();
+    })
+    .await;
+    let upstreams = format!(
+        "upstreams: {{ anthropic: {{ url: \"http://{0}\" }}, openai: {{ url: \"http://{0}\" }} }}\n",
+        upstream.addr
+    );
+    for path in ["/v1/messages", "/v1/responses", "/v1/chat/completions"] {
+        let config = auth(&[("team-a", ", tokens_per_day: 100000")]) + &upstreams;
+        let gate = TestGateway::start(&upstream, &config).await;
+        let caller = agent(&gate, "team-a").sending("content-type", "application/json");
+        let messages = json!([{ "role": "user", "content": "hi" }]);
+        let body = json!({ "model": "m", "stream": true, "max_tokens": 999,
+            "messages": messages, "input": "hi" });
+
+        let mut answer = caller.open(path, body.to_string()).await;
+        let mut text = String::new();
+        while !text.contains(": last") {
+            text += &next_chunk(&mut answer).await;
+        }
+        drop(answer);
+
+        let name = "hookgate_caller_tokens_total{caller=\"team-a\"}";
+        let deadline = std::time::Instant::now() + TEST_TIMEOUT;
+        let mut spent = 0;
+        while spent < 100 && std::time::Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let metrics = gate.operator().get("/metrics").await;
+            let mut lines = metrics.text().lines();
+            let count = lines.find_map(|line| line.strip_prefix(name));
+            spent = count.map_or(0, |count| count.trim().parse().unwrap());
+        }
+        assert!((100..160).contains(&spent), "{path}: {spent}");
     }
 }
 

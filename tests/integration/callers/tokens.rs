@@ -296,11 +296,9 @@ async fn signing_keys_are_fetched_rotated_and_kept_during_an_outage() {
     let old_agent = bearer(&gate, &old.token(&json!({}), &json!({})));
     // Without keys, the gateway is ready and authenticates no caller.
     assert_eq!(gate.operator().get("/readyz").await.status, 200);
-    assert_refused(
-        &old_agent.generate("m", &prompt("hi")).await,
-        401,
-        "UNAUTHENTICATED",
-    );
+    let refused = old_agent.generate("m", &prompt("hi")).await;
+    assert_refused(&refused, 503, "ISSUER_UNAVAILABLE");
+    assert_eq!(refused.header("retry-after"), "10");
 
     *published.lock().unwrap() = Some(old.jwks());
     wait_for_status(&old_agent, 200).await;

@@ -57,6 +57,7 @@ fn canonical(reason: &str) -> Value {
         "BODY_TIMEOUT" | "UPSTREAM_TIMEOUT" => "DEADLINE_EXCEEDED",
         "OVERLOADED"
         | "AUDIT_UNAVAILABLE"
+        | "ISSUER_UNAVAILABLE"
         | "LIMITS_UNAVAILABLE"
         | "UPSTREAM_UNREACHABLE"
         | "UPSTREAM_REDIRECT"

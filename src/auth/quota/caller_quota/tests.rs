@@ -141,3 +141,30 @@ fn a_call_that_ends_while_it_is_renewed_ends_once_more() {
 
     assert_eq!(usage.take_sync(SyncScope::Changes).ended, [id]);
 }
+
+#[test]
+fn parallel_requests_share_a_rate() {
+    let grant = Grant {
+        requests_per_minute: 1.try_into().ok(),
+        in_flight: 4,
+        ..Grant::default()
+    };
+    for _ in 0..200 {
+        let quota = quota();
+        let barrier = std::sync::Barrier::new(4);
+        let admitted = std::thread::scope(|scope| {
+            let threads = [(); 4].map(|()| {
+                scope.spawn(|| {
+                    barrier.wait();
+                    enter(&quota, &grant, RequestCost::Free).is_ok()
+                })
+            });
+            let results = threads.map(|thread| thread.join().unwrap());
+            results
+                .into_iter()
+                .filter(|is_admitted| *is_admitted)
+                .count()
+        });
+        assert_eq!(admitted, 1);
+    }
+}

@@ -1,0 +1,126 @@
+//! Token counts of calls that no hook and no policy reads, on each API.
+
+use serde_json::{Value, json};
+
+use super::{AUDIT, lines::stop_and_read_log, only};
+use crate::harness::{ReceivedRequest, TestGateway, Upstream, respond};
+
+const PATHS: [&str; 4] = [
+    "/v1beta/models/m:generateContent",
+    "/v1/messages",
+    "/v1/responses",
+    "/v1/chat/completions",
+];
+
+/// Answers as the API of the path does, with a prompt of 11 tokens, of which 4 come from a cache,
+/// and a text of 7 tokens.
+fn answer(asked: &ReceivedRequest) -> axum::response::Response {
+    let path = asked.path.as_str();
+    if path.ends_with(":streamGenerateContent") || asked.body.contains(r#""stream":true"#) {
+        let events = events(path).into_iter();
+        let events = events.map(|event| format!("data: {event}\n\n"));
+        return respond(200, "text/event-stream", events.collect::<String>());
+    }
+    respond(200, "application/json", whole(path).to_string())
+}
+
+fn whole(path: &str) -> Value {
+    match path {
+        "/v1/messages" => json!({
+            "type": "message", "role": "assistant", "model": "m",
+            "content": [{ "type": "text", "text": "\"usage\":{\"output_tokens\":99}" }],
+            "usage": {
+                "input_tokens": 5, "cache_creation_input_tokens": 2, "cache_read_input_tokens": 4,
+                "cache_creation": { "ephemeral_5m_input_tokens": 2 }, "output_tokens": 7,
+            },
+        }),
+        "/v1/responses" => json!({
+            "object": "response", "output": [],
+            "usage": {
+                "input_tokens": 11, "input_tokens_details": { "cached_tokens": 4 },
+                "output_tokens": 7, "output_tokens_details": { "reasoning_tokens": 1 },
+                "total_tokens": 18,
+            },
+            "user": null,
+        }),
+        "/v1/chat/completions" => json!({
+            "object": "chat.completion", "choices": [],
+            "usage": {
+                "prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18,
+                "prompt_tokens_details": { "cached_tokens": 4 },
+            },
+        }),
+        _ => json!({
+            "candidates": [],
+            "usageMetadata": {
+                "promptTokenCount": 11, "candidatesTokenCount": 7, "totalTokenCount": 18,
+                "cachedContentTokenCount": 4,
+                "promptTokensDetails": [{ "modality": "TEXT", "tokenCount": 11 }],
+            },
+        }),
+    }
+}
+
+fn events(path: &str) -> Vec<Value> {
+    let text = "x".repeat(40_000);
+    match path {
+        "/v1/messages" => vec![
+            json!({ "type": "message_start", "message": {
+                "type": "message", "role": "assistant", "model": "m", "content": [],
+                "usage": {
+                    "input_tokens": 5, "cache_creation_input_tokens": 2,
+                    "cache_read_input_tokens": 4, "output_tokens": 1,
+                },
+            } }),
+            json!({ "type": "content_block_delta", "index": 0,
+                "delta": { "type": "text_delta", "text": text } }),
+            json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" },
+                "usage": { "output_tokens": 7 } }),
+            json!({ "type": "message_stop" }),
+        ],
+        "/v1/responses" => vec![
+            json!({ "type": "response.created", "response": { "usage": null } }),
+            json!({ "type": "response.output_text.delta", "delta": text }),
+            json!({ "type": "response.completed", "response": whole(path) }),
+        ],
+        "/v1/chat/completions" => vec![
+            json!({ "choices": [{ "delta": { "content": text } }], "usage": null }),
+            whole(path),
+        ],
+        _ => vec![
+            json!({ "candidates": [{ "content": { "parts": [{ "text": text }] } }],
+                "usageMetadata": { "promptTokenCount": 11, "totalTokenCount": 11 } }),
+            whole(path),
+        ],
+    }
+}
+
+#[tokio::test]
+async fn an_unread_answer_of_each_api_is_logged_and_traced_with_its_tokens() {
+    let upstream = Upstream::with(|asked| answer(&asked)).await;
+    let upstreams = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{0}\" }}, anthropic: {{ url: \"http://{0}\" }}, \
+         openai: {{ url: \"http://{0}\" }} }}\n",
+        upstream.addr
+    );
+    for (path, is_streamed) in PATHS.iter().flat_map(|path| [(path, false), (path, true)]) {
+        let gate = TestGateway::start(&upstream, &format!("{AUDIT}{upstreams}")).await;
+        let messages = json!([{ "role": "user", "content": "hi" }]);
+        let mut body = json!({ "model": "m", "messages": messages, "input": "hi" });
+        let mut target = (*path).to_owned();
+        if is_streamed {
+            target = target.replace(":generateContent", ":streamGenerateContent?alt=sse");
+            body["stream"] = true.into();
+        }
+        let agent = gate.agent().sending("content-type", "application/json");
+
+        let answer = agent.post(&target, body.to_string()).await;
+
+        assert_eq!(answer.status, 200, "{target}: {}", answer.text());
+        let calls = gate.operator().get("/calls").await;
+        let lines = stop_and_read_log(gate).await;
+        let expected = json!({ "prompt": 11, "candidates": 7, "total": 18 });
+        assert_eq!(only(&lines, "outcome")["usage"], expected, "{target}");
+        assert_eq!(calls.json()["calls"][0]["tokens"], 18, "{target}");
+    }
+}
