@@ -64,6 +64,10 @@ impl Protocol for ClaudeProtocol {
         Some(&FORMAT)
     }
 
+    fn accepts_text_over_http(&self) -> bool {
+        true
+    }
+
     fn write(&self, context: &Context, event: Event<'_>, extras: InputExtras<'_>) -> Bytes {
         let mut fields = claude_form::fields(context, event, claude_form::EVENTS);
         match event {

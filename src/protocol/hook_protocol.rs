@@ -27,6 +27,11 @@ pub trait Protocol: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Returns whether a hook that is an HTTP server may answer with text or nothing.
+    fn accepts_text_over_http(&self) -> bool {
+        false
+    }
+
     /// Encodes the hook input as one JSON object.
     fn write(&self, context: &Context, event: Event<'_>, extras: InputExtras<'_>) -> Bytes {
         input::write(context, event, extras)

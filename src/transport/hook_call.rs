@@ -29,6 +29,13 @@ pub struct HookCall<'a> {
 }
 
 impl HookCall<'_> {
+    /// Reads the text of a hook without an exit code, or an empty one, as of a process that
+    /// exited with code 0.
+    pub(super) fn read_text(&self, output: Vec<u8>) -> HookResult {
+        self.protocol
+            .read(&ProcessOutput::success(output), self.event)
+    }
+
     /// Reads the output of a hook without an exit code: as of a process that exited
     /// with code 0, but it must be a JSON object.
     pub(super) fn read_object(&self, output: Vec<u8>) -> Result<HookResult, TransportError> {

@@ -1,5 +1,5 @@
 //! The `http` transport: the hook is a server; JSON by POST, JSON back with status
-//! 200.
+//! 200. Some protocols allow text, or no body, with any status of success.
 //!
 //! Neither redirects nor proxy variables are followed, and no error contains the
 //! URL: each could disclose events to another server.
@@ -33,6 +33,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 const CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
 
 const JSON: &str = "application/json";
+const TEXT: &str = "text/plain";
 const JSON_TYPE: HeaderValue = HeaderValue::from_static(JSON);
 
 #[derive(Debug)]
@@ -69,7 +70,7 @@ impl HttpTransport {
         })
     }
 
-    async fn post(&self, call: &HookCall<'_>) -> Result<Vec<u8>, TransportError> {
+    async fn post(&self, call: &HookCall<'_>) -> Result<Response<Incoming>, TransportError> {
         let mut request = Request::new(Body::from(call.input.clone()));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.settings.url.clone();
@@ -79,20 +80,37 @@ impl HttpTransport {
         if let Some(authorization) = &self.settings.authorization {
             headers.insert(header::AUTHORIZATION, authorization.clone());
         }
-        let response = self.client.send(request).await?;
-        if response.status() != StatusCode::OK {
-            return Err(TransportError::Status(response.status().as_u16()));
+        Ok(self.client.send(request).await?)
+    }
+
+    async fn read(
+        &self,
+        call: &HookCall<'_>,
+        response: Response<Incoming>,
+    ) -> Result<HookResult, TransportError> {
+        let (status, accepts_text) = (response.status(), call.protocol.accepts_text_over_http());
+        if status != StatusCode::OK && !(accepts_text && status.is_success()) {
+            return Err(TransportError::Status(status.as_u16()));
         }
-        if !is_media_type(response.headers(), JSON) {
-            return Err(TransportError::ContentType);
+        let is_json = is_media_type(response.headers(), JSON);
+        let is_text = accepts_text && is_media_type(response.headers(), TEXT);
+        let output = read_body(response, self.output_limit).await?;
+        if is_text || accepts_text && output.is_empty() {
+            Ok(call.read_text(output))
+        } else if is_json {
+            call.read_object(output)
+        } else {
+            Err(TransportError::ContentType)
         }
-        read_body(response, self.output_limit).await
     }
 }
 
 impl Transport for HttpTransport {
     fn call<'a>(&'a self, call: HookCall<'a>) -> BoxFuture<'a, Result<HookResult, TransportError>> {
-        Box::pin(async move { call.read_object(self.post(&call).await?) })
+        Box::pin(async move {
+            let response = self.post(&call).await?;
+            self.read(&call, response).await
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
 use super::{MODEL, request_with_tool, upstream_calling, user};
-use crate::harness::{Agent, ServerProcess, TEST_TIMEOUT, Upstream, hookgate, run};
+use crate::harness::{Agent, ServerProcess, TEST_TIMEOUT, Upstream, hookgate, respond, run};
 
 const CLAUDE_SETTINGS: &str = r#"{
   "permissions": { "deny": ["Read(./.env)"] },
@@ -173,4 +173,48 @@ async fn a_command_with_arguments_runs_without_a_shell() {
 
     let context = &answer["hookSpecificOutput"]["additionalContext"];
     assert_eq!(context, "a $b `c`");
+}
+
+#[tokio::test]
+async fn an_http_hook_may_answer_with_text_or_nothing() {
+    for (status, media_type, body, context) in [
+        (204, "", "", None),
+        (200, "application/json", "", None),
+        (
+            202,
+            "text/plain; charset=utf-8",
+            "be brief",
+            Some("be brief"),
+        ),
+    ] {
+        let server = Upstream::with(move |_| respond(status, media_type, body)).await;
+        let hook = json!({ "type": "http", "url": format!("http://{}/", server.addr), "on_failure": "closed" });
+        let hooks = json!({ "UserPromptSubmit": [{ "hooks": [hook] }] });
+        let upstream = Upstream::mock().await;
+        let gate = super::gate(&upstream, "claude", &hooks).await;
+        let event = json!({ "hook_event_name": "BeforeAgent", "prompt": "Q" });
+
+        let answer: Value = gate.agent().report(&event, "").await.json();
+
+        assert_eq!(server.requests().len(), 1);
+        assert_ne!(answer["decision"], "deny", "{status}: {answer}");
+        let added = &answer["hookSpecificOutput"]["additionalContext"];
+        assert_eq!(added.as_str(), context, "{status}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn an_http_hook_with_another_answer_fails() {
+    for (status, media_type, body) in [(500, "text/plain", "ok"), (200, "text/html", "<p>ok</p>")] {
+        let server = Upstream::with(move |_| respond(status, media_type, body)).await;
+        let hook = json!({ "type": "http", "url": format!("http://{}/", server.addr), "on_failure": "closed" });
+        let hooks = json!({ "UserPromptSubmit": [{ "hooks": [hook] }] });
+        let upstream = Upstream::mock().await;
+        let gate = super::gate(&upstream, "claude", &hooks).await;
+        let event = json!({ "hook_event_name": "BeforeAgent", "prompt": "Q" });
+
+        let answer: Value = gate.agent().report(&event, "").await.json();
+
+        assert_eq!(answer["decision"], "deny", "{status}: {answer}");
+    }
 }
