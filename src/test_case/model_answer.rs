@@ -33,16 +33,16 @@ pub struct ModelAnswer {
 /// Reason why an answer cannot be read.
 #[derive(Debug, Error)]
 pub enum AnswerError {
-    /// It looks like one of the Gemini API and is none.
+    /// It cannot be read in the form that it seems to have.
     #[error(transparent)]
     Invalid(#[from] DialectError),
     /// It is in no form that is known here.
-    #[error("in the form of neither `{api}` ({cause}) nor the Gemini API (no `candidates`)")]
+    #[error("in the form of neither `{api}` (no `{field}`) nor the Gemini API (no `candidates`)")]
     UnknownForm {
         /// Name of the API that is called.
         api: &'static str,
-        /// Reason why it is not in the form of this API.
-        cause: DialectError,
+        /// Field that it would have in the form of this API.
+        field: &'static str,
     },
     /// It is not in the form of the Gemini API, which is the only one here.
     #[error("not in the form of the Gemini API: it has no `candidates`")]
@@ -95,22 +95,36 @@ pub fn read_answer(dialect: &dyn Dialect, answer: &Value) -> Result<ModelAnswer,
             is_native: false,
         });
     }
-    if matches!(api, Api::Gemini | Api::Vertex) {
+    let Some(field) = native_field(api, is_stream) else {
         return Err(AnswerError::NotGemini);
-    }
-    let read = if is_stream && !api.is_google() {
-        dialect::read_stream(dialect, chunks.iter().map(to_bytes))
-    } else {
-        read_each(dialect, chunks)
     };
-    let chunks = read.map_err(|cause| AnswerError::UnknownForm {
-        api: api.as_str(),
-        cause,
-    })?;
+    if !chunks.iter().any(|chunk| chunk.get(field).is_some()) {
+        let api = api.as_str();
+        return Err(AnswerError::UnknownForm { api, field });
+    }
+    let chunks = if is_stream && !api.is_google() {
+        dialect::read_stream(dialect, chunks.iter().map(to_bytes))?
+    } else {
+        read_each(dialect, chunks)?
+    };
     Ok(ModelAnswer {
         chunks,
         is_native: !api.is_google(),
     })
+}
+
+/// Returns a field of each response or of an event of each stream of an API. Its dialect accepts
+/// objects without it, because they contain nothing that hooks inspect. `None` for APIs whose form
+/// is that of the Gemini API.
+const fn native_field(api: Api, is_stream: bool) -> Option<&'static str> {
+    match (api, is_stream) {
+        (Api::Gemini | Api::Vertex, _) => None,
+        (Api::CodeAssist, _) | (Api::OpenAiResponses, true) => Some("response"),
+        (Api::OpenAiResponses, false) => Some("output"),
+        (Api::OpenAiChat, _) => Some("choices"),
+        (Api::Anthropic, true) => Some("message"),
+        (Api::Anthropic, false) => Some("content"),
+    }
 }
 
 fn read_each(
