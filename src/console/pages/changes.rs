@@ -11,9 +11,8 @@ use crate::{
     auth::AdminPrincipal,
     config::AdminRole,
     console::{
-        form::{FormFields, csrf_field},
+        form::{FormFields, csrf_field, proof_hint},
         page::{Page, table},
-        pages::config::proof_hint,
         shadow_state::shadow_state,
     },
     error::ApiError,

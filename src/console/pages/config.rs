@@ -12,7 +12,7 @@ use crate::{
     auth::AdminPrincipal,
     config::AdminRole,
     console::{
-        form::{FormFields, csrf_field},
+        form::{FormFields, csrf_field, proof_hint},
         page::{Page, table},
         pages::changes::promotion_state,
     },
@@ -112,12 +112,6 @@ fn refused_reload(refused: &RefusedView) -> Markup {
             ul { @for problem in &refused.problems { li { (problem) } } }
         }
     }
-}
-
-/// Returns how long it may take until a config is in use.
-pub(in crate::console) fn proof_hint(app: &App) -> Markup {
-    let limit = app.snapshot().config.proof.total_timeout;
-    html! { p.hint { "The proofs of its guards come first. They may take up to " (limit.as_secs_f32()) " s." } }
 }
 
 fn reload_form(principal: &AdminPrincipal, proofs: &Markup) -> Markup {

@@ -103,7 +103,7 @@ fn cases() -> Vec<Value> {
         cases.push(json!({
             "name": format!("{path} {}", cases.len()), "path": path, "request": request,
             "answer": answer, "then": gemini_answer(&json!({ "text": "Then not." })),
-            "expect": { "verdict": "deny", "reason": "no", "text": "Then not." },
+            "expect": { "verdict": "deny", "reason": "no" },
         }));
     };
     for (path, request, whole, events) in native_answers() {
@@ -137,7 +137,7 @@ fn answers_have_the_form_of_their_api_or_that_of_the_gemini_api() {
 }
 
 #[test]
-fn what_a_native_answer_has_beside_texts_and_calls_reaches_policies_and_agents() {
+fn unknown_fields_of_a_native_answer_reach_policies_and_agents() {
     let (path, request, mut answer, _) = native_answers()[2].clone();
     answer["choices"][0]["message"] = json!({
         "role": "assistant", "content": "Hi.", "annotations": [{ "note": "ann@example.com" }],
@@ -190,12 +190,19 @@ fn an_answer_in_no_form_of_the_call_is_refused_with_its_position() {
         let mut call = json!({ "path": path, "body": request, "answer": case["answer"] });
         call[field] = message.clone();
         let folder = folder(&[
+            (
+                "hookgate.yaml",
+                "upstreams: { gemini: { url: https://example.org } }\n",
+            ),
             ("cases.json", &json!({ "cases": [case] }).to_string()),
             ("call.json", &call.to_string()),
         ]);
 
         let (code, _, tested) = run(&["test", "cases.json"], folder.path());
-        let (_, _, explained) = run(&["explain", "call.json"], folder.path());
+        let (_, _, explained) = run(
+            &["explain", "--config", "hookgate.yaml", "call.json"],
+            folder.path(),
+        );
 
         let message = format!("`{field}`: {reason}");
         assert_eq!(code, 78, "{tested}");
