@@ -3,6 +3,7 @@
 mod action;
 mod case_api;
 mod expected_verdict;
+mod model_answer;
 
 use std::{
     collections::BTreeMap,
@@ -19,6 +20,7 @@ pub use self::{
     action::{AgentAction, SimulatedCall, SimulatedReport},
     case_api::{DEFAULT_MODEL, model_path},
     expected_verdict::ExpectedVerdict,
+    model_answer::{ModelAnswer, UnreadableAnswer, read_answer},
 };
 use crate::{
     config::{
@@ -256,6 +258,12 @@ impl CaseEntry {
                 then: self.then,
             })),
         };
+        if let AgentAction::Call(call) = &action
+            && let Err(error) = call.answers()
+        {
+            let span = document.key_span(&format!("{pointer}/{}", error.field));
+            return Err(Problem::at(&span, error.to_string()));
+        }
         Ok(TestCase {
             name: self.name,
             span: document.span(pointer),

@@ -4,6 +4,7 @@
 mod expectation;
 mod json_diff;
 mod report;
+mod script;
 
 use std::{
     io,
@@ -21,7 +22,7 @@ use axum::{
 };
 use futures_util::future::BoxFuture;
 use http::{Method, header};
-use mock_model_api::{MockConfig, MockError, Script};
+use mock_model_api::MockConfig;
 use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -29,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use url::Url;
 
-use self::expectation::compare;
+use self::{expectation::compare, script::script};
 pub use self::{
     json_diff::{ExtraKeys, differences, display_value},
     report::{RecordedRequest, TrialReport},
@@ -42,7 +43,7 @@ use crate::{
     observe::trace::TraceFilter,
     sha256::sha256,
     state::{App, AppResources, BuildError},
-    test_case::{AgentAction, TestCase},
+    test_case::{AgentAction, TestCase, UnreadableAnswer},
     upstream::{
         content_headers::{self, MediaType},
         sse::SseReader,
@@ -65,9 +66,9 @@ pub enum TrialError {
     /// Something that the config asks for cannot be built.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// The mock cannot give the responses of the action.
-    #[error("`answer`: {0}")]
-    Answer(#[source] MockError),
+    /// The action has a response of the model API that cannot be read.
+    #[error(transparent)]
+    Answer(#[from] UnreadableAnswer),
     /// The mock cannot be started.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -112,7 +113,10 @@ pub async fn run_trial(
     execution: HookExecution,
     handler: AgentHandler,
 ) -> Result<TrialReport, TrialError> {
-    let mock = mock_model_api::router(mock_config(action)?);
+    let mock = mock_model_api::router(MockConfig {
+        script: script(action)?,
+        ..MockConfig::default()
+    });
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let tracer = Arc::new(Tracer::new(execution));
     let resources = AppResources {
@@ -205,34 +209,6 @@ fn authenticate_by_name(auth: &mut Auth) {
     }
     (auth.jwt, auth.mtls, auth.anonymous) = (None, None, true);
     auth.limits.store = None;
-}
-
-/// Returns a mock with the responses of the action, if it has any.
-fn mock_config(action: &AgentAction) -> Result<MockConfig, TrialError> {
-    let answers: Vec<&Value> = match action {
-        AgentAction::Call(call) => call.answer.iter().chain(&call.then).collect(),
-        AgentAction::Report(_) => Vec::new(),
-    };
-    if answers.is_empty() {
-        return Ok(MockConfig::default());
-    }
-    let mut lines = Vec::new();
-    for answer in answers {
-        let chunks = match answer {
-            Value::Array(chunks) => json!(chunks),
-            one => {
-                lines.push(json!({ "method": "generateContent", "response": one }).to_string());
-                json!([one])
-            }
-        };
-        let stream = json!({ "method": "generateContentStream", "response": chunks });
-        lines.push(stream.to_string());
-    }
-    let script = Script::parse(&lines.join("\n"));
-    Ok(MockConfig {
-        script: Some(script.map_err(TrialError::Answer)?),
-        ..MockConfig::default()
-    })
 }
 
 /// Returns the dialect in which the agent of an action is answered.

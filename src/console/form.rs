@@ -9,6 +9,7 @@ use crate::{
     config::AdminRole,
     error::{ApiError, ErrorReason},
     middleware::{check_csrf_token, require_role},
+    state::App,
 };
 
 /// Name of the field with the token against cross-site requests.
@@ -80,4 +81,10 @@ impl<S: Send + Sync> FromRequest<S> for FormFields {
 /// Returns the hidden field with the token against cross-site requests.
 pub(super) fn csrf_field(principal: &AdminPrincipal) -> Markup {
     html! { input type="hidden" name=(CSRF_FIELD) value=(principal.csrf_token()); }
+}
+
+/// Returns how long it may take until a config is in use.
+pub(super) fn proof_hint(app: &App) -> Markup {
+    let limit = app.snapshot().config.proof.total_timeout;
+    html! { p.hint { "The proofs of its guards come first. They may take up to " (limit.as_secs_f32()) " s." } }
 }

@@ -31,13 +31,14 @@ const NAVIGATION: [(&str, &str); 10] = [
 ];
 
 /// Columns that are aligned to the right, because they hold numbers.
-const NUMBER_COLUMNS: [&str; 13] = [
+const NUMBER_COLUMNS: [&str; 14] = [
     "Acted",
     "After",
     "Asked",
     "Before",
     "Calls",
     "Calls in 24 h",
+    "Denied",
     "Failed",
     "For",
     "Prompts",

@@ -24,7 +24,12 @@ const RESULTS: [(&str, &str); 6] = [
 const DECISION_RESULTS: usize = 3;
 
 /// Tables of the report, and what their rows are.
-const TABLES: [(&str, &str); 3] = [("rules", "Rule"), ("tools", "Tool"), ("callers", "Caller")];
+const TABLES: [(&str, &str); 4] = [
+    ("rules", "Rule"),
+    ("tools", "Tool"),
+    ("callers", "Caller"),
+    ("agents", "Agent"),
+];
 
 /// Returns the state of the shadow, and the report of what it has evaluated.
 pub(super) fn shadow_state(status: &ShadowStatus, principal: &AdminPrincipal) -> Markup {

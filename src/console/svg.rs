@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::format::{bytes, duration};
-use crate::observe::trace::{CacheEffect, CallRecord, ChunkStrip};
+use super::format::{bytes, counted, duration};
+use crate::observe::trace::{CacheEffect, CallRecord, ChunkSpan, ChunkStrip};
 
 /// Width of all charts in units of their own; the page scales them.
 const WIDTH: u64 = 600;
@@ -56,9 +56,13 @@ pub(super) fn cache_meter(effect: &CacheEffect) -> Markup {
     }
 }
 
-/// Returns the chunks of a stream over time: received bytes up, held-back bytes down.
+/// Returns the chunks of a stream over time: received bytes up, held-back bytes down, and a mark
+/// above those that were edited.
 pub(super) fn chunk_strip(strip: &ChunkStrip) -> Markup {
     const HALF_HEIGHT: u64 = 40;
+    const MARK_HEIGHT: u64 = 8;
+    const AXIS: u64 = MARK_HEIGHT + HALF_HEIGHT;
+    const HEIGHT: u64 = AXIS + HALF_HEIGHT + 2;
     let (Some(first), Some(last)) = (strip.spans.first(), strip.spans.last()) else {
         return html! {};
     };
@@ -80,24 +84,50 @@ pub(super) fn chunk_strip(strip: &ChunkStrip) -> Markup {
         strip.edited
     );
     html! {
-        svg viewBox={ "0 0 " (WIDTH) " " (2 * HALF_HEIGHT + 2) } width=(WIDTH) height=(2 * HALF_HEIGHT + 2)
+        svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } width=(WIDTH) height=(HEIGHT)
             role="img" aria-label=(label) {
-            line.axis x1="0" y1=(HALF_HEIGHT) x2=(WIDTH) y2=(HALF_HEIGHT) {}
+            line.axis x1="0" y1=(AXIS) x2=(WIDTH) y2=(AXIS) {}
             @for span in spans() {
                 @let received = scaled(span.received_bytes, max_received).max(1);
-                @let width = (x(span.to_us) - x(span.from_us)).max(3);
-                rect class=(if span.edited > 0 { "c" } else { "a" }) x=(x(span.from_us))
-                    y=(HALF_HEIGHT - received) width=(width) height=(received) {}
-                rect.b x=(x(span.from_us)) y=(HALF_HEIGHT + 1) width=(width)
-                    height=(scaled(span.held_bytes, max_held)) {}
+                @let (left, width) = (x(span.from_us), (x(span.to_us) - x(span.from_us)).max(3));
+                g {
+                    title { (span_text(span, start)) }
+                    rect class=(if span.edited > 0 { "c" } else { "a" }) x=(left)
+                        y=(AXIS - received) width=(width) height=(received) {}
+                    rect.b x=(left) y=(AXIS + 1) width=(width)
+                        height=(scaled(span.held_bytes, max_held)) {}
+                    @if span.edited > 0 { (edit_mark(left + width / 2)) }
+                }
             }
         }
         p { (label) "." }
         ul.legend {
             li { (swatch("a")) " received (up)" }
-            li { (swatch("c")) " received and edited (up)" }
+            li { (swatch("c")) " received and edited (up, with a mark ▼ above)" }
             li { (swatch("b")) " held back (down)" }
         }
+    }
+}
+
+/// Returns a triangle at the upper edge of the strip, that points down to `x`.
+fn edit_mark(x: u64) -> Markup {
+    let x = x.max(4);
+    html! { path.c.mark d={ "M" (x - 4) " 0h8l-4 6z" } {} }
+}
+
+/// Returns what a span of the strip shows.
+fn span_text(span: &ChunkSpan, start: u32) -> String {
+    let from = duration(u64::from(span.from_us.saturating_sub(start)));
+    let chunks = usize::try_from(span.chunks).unwrap_or_default();
+    let text = format!(
+        "after {from}: {}, {} received, {} held back",
+        counted(chunks, "chunk"),
+        bytes(span.received_bytes.into()),
+        bytes(span.held_bytes.into()),
+    );
+    match span.edited {
+        0 => text,
+        edited => format!("{text}, {edited} edited"),
     }
 }
 
@@ -125,6 +155,37 @@ fn swatch(class: &str) -> Markup {
     html! {
         svg viewBox="0 0 12 12" width="12" height="12" aria-hidden="true" {
             rect class=(class) width="12" height="12" {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edited_chunks_have_a_mark_and_a_text_beside_their_colour() {
+        let span = |from_us, edited| ChunkSpan {
+            from_us,
+            to_us: from_us,
+            chunks: 1,
+            received_bytes: 10,
+            held_bytes: 0,
+            edited,
+        };
+        let mut strip = ChunkStrip::default();
+        strip.push(span(0, 0));
+        strip.push(span(50_000, 1));
+
+        let svg = chunk_strip(&strip).into_string();
+
+        assert_eq!(svg.matches("class=\"c mark\"").count(), 1, "{svg}");
+        let texts = [
+            "<title>after 0 µs: 1 chunk, 10 B received, 0 B held back</title>",
+            "<title>after 50.0 ms: 1 chunk, 10 B received, 0 B held back, 1 edited</title>",
+        ];
+        for text in texts {
+            assert!(svg.contains(text), "{text}: {svg}");
         }
     }
 }

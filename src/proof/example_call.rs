@@ -6,12 +6,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     config::{ProofToolCall, ProofToolResult},
-    dialect::{
-        self, Call, Dialect, DialectError, Document, History, RequestLine, ResponseDocument,
-    },
+    dialect::{self, Call, DialectError, Document, History, RequestLine, ResponseDocument},
     event::{AfterTool, EventName},
     model::ModelName,
-    test_case::{DEFAULT_MODEL, model_path},
+    test_case::{DEFAULT_MODEL, model_path, read_answer},
 };
 
 /// Prompt of calls whose case is not about the prompt.
@@ -153,13 +151,15 @@ impl ExampleCall {
         let recognized = recognized.ok_or_else(|| format!("unknown path `{path}`"))?;
         let call = recognized.and_then(|recognized| recognized.call);
         let mut call = call.map_err(|error| error.to_string())?;
-        let mut read = || -> Result<Self, DialectError> {
-            let dialect = dialect::of(call.method.api);
+        let dialect = dialect::of(call.method.api);
+        let answer = answer.map(|answer| read_answer(dialect, answer));
+        let answer = answer.transpose().map_err(|error| error.to_string())?;
+        let read = || -> Result<Self, DialectError> {
             let body = dialect.parse_request(Bytes::from(request.to_string()))?;
             let document = dialect.open_request(&mut call, body)?.form;
             Ok(Self {
                 prompt: dialect::new_prompt(&call, &document)?.join("\n"),
-                answer: read_answer(dialect, answer)?,
+                answer: answer.map(|answer| answer.chunks).unwrap_or_default(),
                 call: call.clone(),
                 document,
                 events,
@@ -183,30 +183,6 @@ impl ExampleCall {
         let results = history.results(last)?.into_iter();
         Ok(results.map(AfterTool::from).collect())
     }
-}
-
-/// Reads a response, or the chunks of a stream, in the form of the API or in the form that all
-/// APIs share.
-fn read_answer(
-    dialect: &dyn Dialect,
-    answer: Option<&Value>,
-) -> Result<Vec<ResponseDocument>, DialectError> {
-    let Some(answer) = answer else {
-        return Ok(Vec::new());
-    };
-    let (chunks, is_stream) = match answer {
-        Value::Array(chunks) => (chunks.as_slice(), true),
-        whole => (std::slice::from_ref(whole), false),
-    };
-    let is_shared_form = chunks.iter().any(|chunk| chunk.get("candidates").is_some());
-    let gemini = dialect::of(dialect::Api::Gemini);
-    let dialect = if is_shared_form { gemini } else { dialect };
-    let bytes = |chunk: &Value| Bytes::from(chunk.to_string());
-    if !is_stream || dialect.api().is_google() {
-        let chunks = chunks.iter().map(bytes);
-        return chunks.map(|chunk| dialect.open_response(chunk)).collect();
-    }
-    dialect::read_stream(dialect, chunks.iter().map(bytes))
 }
 
 /// A call for this model, of which only the model matters.

@@ -3,6 +3,7 @@
 
 use std::{collections::HashMap, path::Path};
 
+use http::header::USER_AGENT;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -169,6 +170,10 @@ impl LineEvaluator<'_> {
                     id: id.to_owned(),
                     time: text(line, "/time").to_owned(),
                     caller: text(line, "/caller/name").to_owned(),
+                    headers: vec![(
+                        USER_AGENT.to_string(),
+                        text(line, "/caller/agent").to_owned(),
+                    )],
                     session: Some(RecordedSession {
                         id: text(line, "/session").to_owned(),
                         ..RecordedSession::default()

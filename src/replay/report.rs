@@ -27,6 +27,9 @@ pub struct ReplayReport {
     pub tools: BTreeMap<String, ChangeCounts>,
     /// Differences by the name of the caller.
     pub callers: BTreeMap<String, ChangeCounts>,
+    /// Differences by the name of the agent's product.
+    #[serde(default)]
+    pub agents: BTreeMap<String, ChangeCounts>,
     /// Numbers of calls that cannot be compared, by reason.
     pub unknown: BTreeMap<UnknownReason, u64>,
     /// Samples of each kind of difference.
@@ -70,7 +73,7 @@ pub struct CallCounts {
     pub masked: u64,
 }
 
-/// Numbers of differences of one rule, tool or caller.
+/// Numbers of differences of one rule, tool, caller or agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeCounts {
     /// Decisions that deny now.

@@ -1,4 +1,4 @@
-//! Sums of comparisons: counts by rule, tool and caller, and samples. Pure.
+//! Sums of comparisons: counts by rule, tool, caller and agent, and samples. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -62,6 +62,8 @@ impl ReplayTotals {
             }
             let caller = name_or(&call.caller, "(anonymous)");
             row(&mut report.callers, caller).add(change.kind);
+            let agent = name_or(agent(call), "(unknown)");
+            row(&mut report.agents, agent).add(change.kind);
             sample(&mut report.samples, call, change);
         }
     }
@@ -131,6 +133,15 @@ fn group(sample: &ChangeSample) -> (&str, &str, &str) {
     (&sample.change.rule, &sample.change.tool, &sample.caller)
 }
 
+/// Returns the name of the agent's product, which its `User-Agent` begins with; empty without one.
+fn agent(call: &RecordedExchange) -> &str {
+    let mut headers = call.headers.iter();
+    let user_agent = headers.find(|(name, _)| name == "user-agent");
+    let value = user_agent.map_or("", |(_, value)| value);
+    let is_end = |letter: char| letter == '/' || letter.is_whitespace();
+    value.split(is_end).next().unwrap_or_default()
+}
+
 fn row<'a, T: Default>(rows: &'a mut BTreeMap<String, T>, name: &str) -> &'a mut T {
     let name = if rows.len() < MAX_ROWS || rows.contains_key(name) {
         name
@@ -180,6 +191,34 @@ mod tests {
         assert_eq!((samples.len(), groups.len()), (MAX_SAMPLES, MAX_SAMPLES));
         assert_eq!(totals.report.counts.newly_denied, 130);
         assert_eq!(totals.report.rules["often"].newly_denied, 100);
+    }
+
+    #[test]
+    fn agents_are_the_products_of_user_agents() {
+        let mut tally = Tally::default();
+        for user_agent in [
+            "gemini-cli/0.61 (linux; x64)",
+            "gemini-cli/0.62",
+            "curl",
+            "",
+        ] {
+            let header = ("user-agent".to_owned(), user_agent.to_owned());
+            let call = RecordedExchange {
+                headers: vec![header],
+                ..call("a")
+            };
+            tally.add(&call, &denial("rule", "shell"));
+        }
+
+        let agents = tally.report.agents.into_iter();
+        let agents: Vec<_> = agents
+            .map(|(agent, counts)| (agent, counts.newly_denied))
+            .collect();
+        let expected = [("(unknown)", 1), ("claude-cli", 2), ("curl", 1)];
+        assert_eq!(
+            agents,
+            expected.map(|(agent, count)| (agent.to_owned(), count))
+        );
     }
 
     #[test]

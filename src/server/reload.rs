@@ -11,6 +11,15 @@ use crate::state::{App, ReadFiles, ReloadCause};
 /// Delay after a change, because editors and Kubernetes change files in several steps.
 const DEBOUNCE: Duration = Duration::from_millis(200);
 
+/// Reads the config again. The result is logged by `App::reload`.
+pub(super) async fn reload(app: &App, cause: ReloadCause) {
+    let app = app.clone();
+    let task = tokio::task::spawn_blocking(move || drop(app.reload(cause)));
+    if let Err(error) = task.await {
+        tracing::warn!(%error, "config reload task failed");
+    }
+}
+
 /// Reloads the config when it may have changed. Listens from its creation on.
 #[derive(Debug)]
 pub(super) struct ReloadTrigger {
@@ -33,12 +42,7 @@ impl ReloadTrigger {
     pub(super) async fn run(mut self, app: App) {
         loop {
             let cause = self.next().await;
-            let reloaded = app.clone();
-            // The result is logged by `App::reload`.
-            let task = tokio::task::spawn_blocking(move || drop(reloaded.reload(cause)));
-            if let Err(error) = task.await {
-                tracing::warn!(%error, "config reload task failed");
-            }
+            reload(&app, cause).await;
         }
     }
 

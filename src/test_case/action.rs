@@ -6,7 +6,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::{Map, Value};
 
-use super::case_api::model_path;
+use super::{
+    case_api::model_path,
+    model_answer::{ModelAnswer, UnreadableAnswer, answering_dialect, read_answer},
+};
 
 /// Action of an agent in a test case or trial.
 #[derive(Debug, Clone)]
@@ -45,6 +48,27 @@ pub struct SimulatedCall {
     pub then: Option<Value>,
 }
 
+impl SimulatedCall {
+    /// Reads the responses of the model API, in order, each beside the JSON that it is written
+    /// as. Methods that generate nothing have none.
+    ///
+    /// # Errors
+    ///
+    /// Fails if one is not in a form that the API of the call can be answered in.
+    pub fn answers(&self) -> Result<Vec<(&Value, ModelAnswer)>, UnreadableAnswer> {
+        let Some(dialect) = answering_dialect(&self.path) else {
+            return Ok(Vec::new());
+        };
+        let written = [("answer", &self.answer), ("then", &self.then)].into_iter();
+        let written = written.filter_map(|(field, written)| Some((field, written.as_ref()?)));
+        let read = written.map(|(field, written)| match read_answer(dialect, written) {
+            Ok(answer) => Ok((written, answer)),
+            Err(cause) => Err(UnreadableAnswer { field, cause }),
+        });
+        read.collect()
+    }
+}
+
 impl AgentAction {
     /// Parses an action. `model` is called if a request names none.
     ///
@@ -71,6 +95,7 @@ impl AgentAction {
         if !call.path.starts_with('/') {
             return Err(Error::custom("`path` must begin with `/`"));
         }
+        call.answers().map_err(Error::custom)?;
         Ok(Self::Call(Box::new(call)))
     }
 

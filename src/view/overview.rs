@@ -8,10 +8,11 @@ use utoipa::ToSchema;
 
 use super::config::applied;
 use crate::{
-    config::{Config, StoreSettings},
+    config::{Config, HookSpec, StoreSettings},
     dialect::Api,
+    event::EventName,
     hook,
-    observe::{Export, Metrics},
+    observe::{Export, Metrics, trace::TraceStatus},
     state::{App, Snapshot},
     timestamp::rfc3339,
 };
@@ -29,8 +30,16 @@ pub struct Overview {
     pub connections: i64,
     /// Sessions held by this process.
     pub sessions: usize,
+    /// Size of the live trace, which keeps the last calls.
+    pub trace: TraceStatus,
+    /// Replicas that share the Redis, this one included, at its last heartbeat; 0 before the
+    /// first, absent without a Redis.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u64>,
     /// Hooks that could deny something but let it pass when they fail.
-    pub guards_failing_open: Vec<OpenGuard>,
+    pub guards_failing_open: Vec<GuardHook>,
+    /// Hooks that fail closed and have no case that proves them.
+    pub guards_without_proof: Vec<GuardHook>,
     /// The config in use.
     pub config: ConfigStatus,
     /// Upstreams that are configured.
@@ -45,9 +54,9 @@ pub struct Overview {
     pub otlp: Vec<OtlpStatus>,
 }
 
-/// A hook that could deny something but lets it pass when it fails.
+/// A hook that could deny something.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct OpenGuard {
+pub struct GuardHook {
     /// Name of the event.
     pub event: &'static str,
     /// Name of the hook.
@@ -152,19 +161,16 @@ pub fn overview(app: &App) -> Overview {
     let config = &snapshot.config;
     let applied = applied(app);
     let age = applied.map_or(0, |time| Timestamp::now().duration_since(time).as_secs());
-    let guards = config.guards_that_fail_open();
-    let guards = guards.map(|(event, hook)| OpenGuard {
-        event: event.as_str(),
-        hook: hook.label().to_owned(),
-        at: format!("{}:{}", hook.span.file.display(), hook.span.line),
-    });
     Overview {
         shutting_down: resources.draining.is_cancelled(),
         calls_per_second: resources.traffic.calls_per_second(),
         in_flight: metrics.in_flight.get(),
         connections: metrics.connections.get(),
         sessions: snapshot.sessions.store().count(),
-        guards_failing_open: guards.collect(),
+        trace: resources.trace.status(),
+        replicas: snapshot.shared.fleet.as_ref().map(|fleet| fleet.replicas()),
+        guards_failing_open: guards(config.guards_that_fail_open()),
+        guards_without_proof: guards(config.guards_without_proof()),
         config: ConfigStatus {
             version: config.version.clone(),
             applied: applied.map(rfc3339).unwrap_or_default(),
@@ -188,6 +194,15 @@ pub fn overview(app: &App) -> Overview {
         }),
         otlp: otlp(config, metrics),
     }
+}
+
+fn guards<'a>(hooks: impl Iterator<Item = (EventName, &'a HookSpec)>) -> Vec<GuardHook> {
+    let guards = hooks.map(|(event, hook)| GuardHook {
+        event: event.as_str(),
+        hook: hook.label().to_owned(),
+        at: format!("{}:{}", hook.span.file.display(), hook.span.line),
+    });
+    guards.collect()
 }
 
 fn sink(metrics: &Metrics) -> SinkStatus {

@@ -4,6 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
+    config::HookSpec,
     observe::trace::RuleSummary,
     proof::GuardStatus,
     state::{App, Snapshot},
@@ -35,6 +36,8 @@ pub enum RuleRemark {
     Failing,
     /// It could deny something but lets it pass when it fails.
     FailsOpen,
+    /// It fails closed, and the config has no case that proves it.
+    WithoutProof,
     /// It has not run since the start of the process.
     NeverAsked,
     /// It ran, but never decided or edited anything.
@@ -54,6 +57,7 @@ impl RuleRemark {
             Self::NotProven => "not proven",
             Self::Failing => "failing",
             Self::FailsOpen => "fails open",
+            Self::WithoutProof => "without a proof",
             Self::NeverAsked => "never run",
             Self::NeverActed => "never acted",
             Self::Observes => "only observes",
@@ -82,20 +86,19 @@ pub fn rules(app: &App) -> Vec<RuleView> {
 }
 
 fn rules_of(snapshot: &Snapshot) -> Vec<RuleView> {
-    let open = snapshot.config.guards_that_fail_open().map(|(_, hook)| {
-        let file = hook.span.file.display().to_string();
-        (hook.label().to_owned(), file, hook.span.line)
-    });
-    let open: Vec<(String, String, u64)> = open.collect();
+    let open = snapshot.config.guards_that_fail_open();
+    let open: Vec<HookPlace> = open.map(|(_, hook)| place(hook)).collect();
+    let unproven = snapshot.config.guards_without_proof();
+    let unproven: Vec<HookPlace> = unproven.map(|(_, hook)| place(hook)).collect();
     let views = snapshot.trace.rules().map(|(rule, summary)| {
-        let at = &summary.rule.at;
-        let fails_open = open.iter().any(|(name, file, line)| {
-            (name, file, *line) == (&summary.rule.name, &at.file, at.line)
-        });
         let proof = snapshot.proofs.of_rule(rule);
+        let of_config = [
+            (is_among(&open, &summary), RuleRemark::FailsOpen),
+            (is_among(&unproven, &summary), RuleRemark::WithoutProof),
+        ];
         RuleView {
             candidate: false,
-            remarks: remarks(&summary, fails_open, proof.as_ref()),
+            remarks: remarks(&summary, of_config, proof.as_ref()),
             proof,
             summary,
         }
@@ -103,19 +106,36 @@ fn rules_of(snapshot: &Snapshot) -> Vec<RuleView> {
     views.collect()
 }
 
+/// Name, file and line of a hook.
+type HookPlace = (String, String, u64);
+
+fn place(hook: &HookSpec) -> HookPlace {
+    let file = hook.span.file.display().to_string();
+    (hook.label().to_owned(), file, hook.span.line)
+}
+
+fn is_among(hooks: &[HookPlace], summary: &RuleSummary) -> bool {
+    let (name, at) = (&summary.rule.name, &summary.rule.at);
+    let mut hooks = hooks.iter();
+    hooks.any(|(hook, file, line)| (hook, file, *line) == (name, &at.file, at.line))
+}
+
+/// Returns the remarks about a rule. `of_config` are those that follow from the config.
 fn remarks(
     summary: &RuleSummary,
-    fails_open: bool,
+    of_config: [(bool, RuleRemark); 2],
     proof: Option<&GuardStatus>,
 ) -> Vec<RuleRemark> {
     let rule = &summary.rule;
+    let [fails_open, without_proof] = of_config;
     let is_asked = summary.asked > 0;
     let has_acted = summary.acted > 0 || summary.would_have > 0;
     let is_proven = proof.map(|proof| proof.proven);
     let found = [
         (is_proven == Some(false), RuleRemark::NotProven),
         (summary.last_day.failed > 0, RuleRemark::Failing),
-        (fails_open, RuleRemark::FailsOpen),
+        fails_open,
+        without_proof,
         (!is_asked && !rule.disabled, RuleRemark::NeverAsked),
         (is_asked && !has_acted, RuleRemark::NeverActed),
         (rule.mode == "observe", RuleRemark::Observes),

@@ -1,12 +1,17 @@
 //! Stored sessions: their identity and size, never their content.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde::Serialize;
+use url::form_urlencoded;
 use utoipa::ToSchema;
 
 use crate::{
     event::EventName,
+    observe::trace::{CallRecord, TraceFilter},
     session::{ItemNote, SessionKey, SessionState},
     state::App,
     timestamp::rfc3339_ms,
@@ -64,6 +69,34 @@ pub struct SessionDetails {
     /// Events that the agent reports itself.
     #[schema(value_type = Vec<String>)]
     pub reported: BTreeSet<EventName>,
+    /// Sums over its calls that the live trace of this process keeps.
+    pub kept: KeptCalls,
+}
+
+/// Sums over the calls and reported events of a session that the live trace keeps.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub struct KeptCalls {
+    /// Number of these calls and events.
+    pub records: usize,
+    /// Tools that they are about, by name.
+    pub tools: Vec<SessionTool>,
+    /// Tokens of the requests.
+    pub prompt_tokens: u64,
+    /// Tokens of the requests that the model API took from its cache.
+    pub cached_tokens: u64,
+    /// All tokens, those of answers and thoughts included.
+    pub total_tokens: u64,
+}
+
+/// One tool in the kept calls of a session.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SessionTool {
+    /// Name of the tool.
+    pub name: String,
+    /// Number of kept calls and events that are about it.
+    pub records: usize,
+    /// Number of those in which a call of it was denied.
+    pub denied: usize,
 }
 
 /// Returns the sessions that were used last.
@@ -107,6 +140,7 @@ impl SessionInfo {
 
 impl SessionDetails {
     fn new(app: &App, key: &SessionKey, state: &SessionState) -> Self {
+        let kept = app.resources.trace.matching(&calls_of(key));
         // A note is stored for its item's prefix and for the item's own fingerprint.
         let mut notes: Vec<&ItemNote> = state.notes.values().collect();
         notes.sort();
@@ -120,8 +154,49 @@ impl SessionDetails {
             contexts: count(|note| note.context.is_some()) + usize::from(state.context.is_some()),
             stopped: count(|note| note.stopped.is_some()) > 0,
             reported: state.reported.clone(),
+            kept: KeptCalls::new(&kept),
         }
     }
+}
+
+impl KeptCalls {
+    fn new(records: &[Arc<CallRecord>]) -> Self {
+        let mut kept = Self {
+            records: records.len(),
+            ..Self::default()
+        };
+        let mut tools: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        for record in records {
+            for tool in record.tools() {
+                let (count, denied) = tools.entry(tool).or_default();
+                *count += 1;
+                *denied += usize::from(record.denies_tool(tool));
+            }
+            if let Some(tokens) = record.tokens {
+                kept.prompt_tokens += tokens.prompt;
+                kept.cached_tokens += tokens.cached;
+                kept.total_tokens += tokens.total;
+            }
+        }
+        let tools = tools.into_iter();
+        kept.tools = tools
+            .map(|(name, (records, denied))| SessionTool {
+                name: name.to_owned(),
+                records,
+                denied,
+            })
+            .collect();
+        kept
+    }
+}
+
+/// Returns the filter of a session's calls.
+fn calls_of(key: &SessionKey) -> TraceFilter {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("session", &key.id);
+    query.append_pair("caller", &key.caller);
+    // Any text is a value of these two conditions.
+    TraceFilter::from_query(&query.finish(), &[]).unwrap_or_default()
 }
 
 /// Returns the name of the caller with a key; empty if it is unknown.

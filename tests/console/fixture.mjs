@@ -2,14 +2,19 @@
 
 import { Gateway, startMock, temporaryFolder } from "./harness/gateway.mjs";
 import { gemini } from "./harness/gemini.mjs";
+import { startRedis } from "./harness/redis.mjs";
 import { waitUntil } from "./harness/browser.mjs";
 
 /** Starts the gateway and sends the traffic. */
 export async function startFixture() {
   const mock = await startMock(await temporaryFolder());
-  const gateway = await Gateway.start(mock);
+  const files = { "redis-url": await startRedis() };
+  // It lags behind as soon as the config of the other one is edited.
+  await Gateway.start(mock, shareLimits, files);
+  const gateway = await Gateway.start(mock, shareLimits, files);
   await gateway.edit((config) => config.replace("(?i)project aurora", "(?i)project (aurora|borealis)"));
   await waitUntil("the changed config", async () => (await gateway.get("/config")).revisions.length === 2);
+  await waitUntil("the fleet", async () => isLagging(await gateway.get("/fleet")));
   await gateway.startShadow((config) => config.replace("(aurora|borealis)", "(borealis|rivers)"));
   const geminiOutput = gemini(gateway, "team-a", 'Use run_shell_command {"command":"rm -rf build"}');
   await sendCalls(gateway);
@@ -27,6 +32,13 @@ export async function startFixture() {
   fixture.editedId = (await gateway.get("/calls?edited=answer&session=sprint-42")).calls[0].id;
   return fixture;
 }
+
+const LIMITS = "auth:\n  limits: { store: { redis: { url: { file: redis-url } } } }\n";
+
+/** Limits callers in a Redis, so that the gateways are a fleet. */
+const shareLimits = (config) => config.replace("auth:\n", LIMITS);
+
+const isLagging = ({ replicas }) => replicas.length === 2 && replicas.some((replica) => replica.is_lagging);
 
 async function sendCalls(gateway) {
   const pro = "gemini-2.5-pro";
@@ -125,5 +137,6 @@ export const pages = (fixture) => [
   ["coverage", "/console/coverage"],
   ["config", "/console/config?from=1&to=0"],
   ["changes", "/console/changes"],
+  ["fleet", "/console/fleet"],
   ["try", `/console/try?call=${fixture.editedId}`],
 ];

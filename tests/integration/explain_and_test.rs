@@ -1,5 +1,6 @@
 //! The `explain` and `test` commands of the real binary, which run on a gateway of their own.
 
+mod answer_forms;
 mod explain;
 
 use std::{fs, path::Path};

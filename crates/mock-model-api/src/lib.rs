@@ -79,7 +79,7 @@ use serde_json::Value;
 use tokio::{net::TcpListener, sync::oneshot};
 
 pub use config::MockConfig;
-pub use script::{MockError, Script};
+pub use script::{MockError, ResponseForm, Script};
 
 use family::Family;
 use mock::Mock;

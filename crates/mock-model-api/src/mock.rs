@@ -21,7 +21,7 @@ use super::{
     reply::Reply,
     request_log::RequestLog,
     responses,
-    script::Script,
+    script::{ResponseForm, Script, ScriptedResponse},
 };
 
 /// Configuration and state of a mock.
@@ -90,8 +90,8 @@ impl Mock {
             Call::Generate(line) => {
                 let body = parsed()?;
                 let asked = Asked::new(line, &body.document, body.bytes);
-                let (chunks, _) = self.chunks(&asked)?;
-                return Ok(Reply::chunks(&chunks, line));
+                let (response, _) = self.response(&asked)?;
+                return Ok(Reply::chunks(&response.chunks, line));
             }
             Call::CountTokens => json!({ "totalTokens": answer::tokens(parsed()?.bytes) }),
             Call::Embed => json!({ "embedding": answer::embedding(&document()?) }),
@@ -214,8 +214,11 @@ impl Mock {
             request: content_form,
             bytes: body.bytes,
         };
-        let (chunks, number) = self.chunks(&asked)?;
-        let answer = BlockAnswer::new(&chunks, model, number);
+        let (response, number) = self.response(&asked)?;
+        if response.form == ResponseForm::Native {
+            return Ok(Reply::native(family, response.chunks, asked.line.framing));
+        }
+        let answer = BlockAnswer::new(&response.chunks, model, number);
         Ok(if streamed {
             Reply::events(family, (writer.streamed)(&answer, request))
         } else {
@@ -223,17 +226,19 @@ impl Mock {
         })
     }
 
-    /// Returns the chunks of the next response in the form of the Gemini API, and its
-    /// number.
-    fn chunks(&self, asked: &Asked<'_>) -> Result<(Vec<String>, u64), &'static str> {
+    /// Returns the next response and its number.
+    fn response(&self, asked: &Asked<'_>) -> Result<(ScriptedResponse, u64), &'static str> {
         let number = self.next_number();
-        let chunks = if let Some(script) = &self.script {
+        let response = if let Some(script) = &self.script {
             let mut script = script.lock().unwrap_or_else(PoisonError::into_inner);
             script.next(asked.line.framing)?
         } else {
-            answer::chunks(asked, number, &self.config)?
+            ScriptedResponse {
+                chunks: answer::chunks(asked, number, &self.config)?,
+                form: ResponseForm::Gemini,
+            }
         };
-        Ok((chunks, number))
+        Ok((response, number))
     }
 
     fn next_number(&self) -> u64 {

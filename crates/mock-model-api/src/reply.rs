@@ -15,6 +15,7 @@ use super::{
     call::{Framing, Line, Wrapping},
     family::{Family, REQUEST_ID},
     request_log::Finished,
+    sse::native_events,
 };
 
 /// A response whose body is sent frame by frame.
@@ -48,6 +49,17 @@ impl Reply {
             content_type: "text/event-stream; charset=utf-8",
             family,
             frames,
+        }
+    }
+
+    /// Creates a response of JSON texts that are in the form of the family.
+    pub(super) fn native(family: Family, texts: Vec<String>, framing: Framing) -> Self {
+        match framing {
+            Framing::Events => Self::events(family, native_events(&texts)),
+            Framing::Object | Framing::Array => {
+                let frames = texts.into_iter().map(Bytes::from).collect();
+                Self::json(family, StatusCode::OK, frames)
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Scripted responses, in the format in which gemini-cli records them. Gemini's APIs get
 //! them byte for byte. Other APIs get the same parts, finish reason and usage in their own
-//! form, so that one script serves all of them.
+//! form, so that one script serves all of them. A native response, which is already in the form
+//! of its API, is sent as it is.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,8 +14,25 @@ use super::call::Framing;
 /// Responses to give in order: one queue for whole ones, one for streams.
 #[derive(Debug, Default)]
 pub struct Script {
-    answers: VecDeque<String>,
-    streams: VecDeque<Vec<String>>,
+    answers: VecDeque<ScriptedResponse>,
+    streams: VecDeque<ScriptedResponse>,
+}
+
+/// A response to give.
+#[derive(Debug)]
+pub(super) struct ScriptedResponse {
+    /// JSON texts: one, or one for each chunk or event of a stream.
+    pub(super) chunks: Vec<String>,
+    pub(super) form: ResponseForm,
+}
+
+/// Form in which a response is scripted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResponseForm {
+    /// That of the Gemini API, in which any API can be answered.
+    Gemini,
+    /// That of the API that is called.
+    Native,
 }
 
 /// Error of parsing a script of responses.
@@ -65,26 +83,37 @@ impl Script {
         Ok(script)
     }
 
+    /// Adds a whole response, which is JSON.
+    pub fn push_answer(&mut self, answer: String, form: ResponseForm) {
+        let chunks = vec![answer];
+        self.answers.push_back(ScriptedResponse { chunks, form });
+    }
+
+    /// Adds the chunks or events of a stream, each of which is JSON.
+    pub fn push_stream(&mut self, chunks: Vec<String>, form: ResponseForm) {
+        self.streams.push_back(ScriptedResponse { chunks, form });
+    }
+
     fn push(&mut self, line: &str) -> Result<(), serde_json::Error> {
         let ScriptLine { method, response } = serde_json::from_str(line)?;
         match method {
             Method::GenerateContent => {
                 let _object: BTreeMap<String, &RawValue> = serde_json::from_str(response.get())?;
-                self.answers.push_back(response.get().to_owned());
+                self.push_answer(response.get().to_owned(), ResponseForm::Gemini);
             }
             Method::GenerateContentStream => {
                 let chunks: Vec<&RawValue> = serde_json::from_str(response.get())?;
                 let chunks = chunks.iter().map(|chunk| chunk.get().to_owned()).collect();
-                self.streams.push_back(chunks);
+                self.push_stream(chunks, ResponseForm::Gemini);
             }
         }
         Ok(())
     }
 
-    /// Returns the chunks of the next response, or an error message if none is left.
-    pub(super) fn next(&mut self, framing: Framing) -> Result<Vec<String>, &'static str> {
+    /// Returns the next response, or an error message if none is left.
+    pub(super) fn next(&mut self, framing: Framing) -> Result<ScriptedResponse, &'static str> {
         match framing {
-            Framing::Object => self.answers.pop_front().map(|answer| vec![answer]),
+            Framing::Object => self.answers.pop_front(),
             Framing::Array | Framing::Events => self.streams.pop_front(),
         }
         .ok_or("The script has no response left for this method.")

@@ -42,3 +42,24 @@ impl EventFrames {
         self.frames
     }
 }
+
+/// Returns the events of a stream, each of which is JSON, in a frame of its own. Streams without
+/// names of events, which are those of Chat Completions, end with a terminator.
+pub(super) fn native_events(events: &[String]) -> Vec<Bytes> {
+    let mut frames = EventFrames::default();
+    let mut has_names = false;
+    for text in events {
+        let event: Value = serde_json::from_str(text).unwrap_or_default();
+        if event.get("type").is_some() {
+            has_names = true;
+            frames.named(&event);
+        } else {
+            frames.data(text);
+        }
+        frames.end_frame();
+    }
+    if !has_names {
+        frames.data("[DONE]");
+    }
+    frames.finish()
+}

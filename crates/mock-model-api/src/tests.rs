@@ -14,7 +14,7 @@ use axum::{
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::{MockConfig, Script, router};
+use super::{MockConfig, ResponseForm, Script, router};
 
 const UNARY: &str = "/v1beta/models/m:generateContent";
 const EVENTS: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
@@ -366,4 +366,29 @@ fn an_invalid_script_is_reported_with_its_line() {
 
         assert!(error.to_string().starts_with("line 3 "), "{error}");
     }
+}
+
+#[tokio::test]
+async fn native_responses_are_sent_as_they_are() {
+    let message = json!({ "type": "message", "id": "msg_1", "content": [] });
+    let chunk = json!({ "id": "c", "choices": [] });
+    let mut script = Script::default();
+    script.push_answer(message.to_string(), ResponseForm::Native);
+    script.push_stream(vec![message.to_string()], ResponseForm::Native);
+    script.push_stream(vec![chunk.to_string()], ResponseForm::Native);
+    let mock = router(MockConfig {
+        script: Some(script),
+        ..MockConfig::default()
+    });
+    let mut request = json!({
+        "model": "m", "max_tokens": 9, "messages": [{ "role": "user", "content": "hello" }],
+    });
+
+    assert_eq!(post(&mock, "/v1/messages", &request).await, message);
+    request["stream"] = json!(true);
+    let streamed = text(send(&mock, "POST", "/v1/messages", request.to_string()).await).await;
+    assert_eq!(streamed, format!("event: message\ndata: {message}\n\n"));
+    let streamed = send(&mock, "POST", "/v1/chat/completions", request.to_string()).await;
+    let streamed = text(streamed).await;
+    assert_eq!(streamed, format!("data: {chunk}\n\ndata: [DONE]\n\n"));
 }

@@ -32,14 +32,22 @@ const keys = {
   "?": () => document.getElementById("keys")?.showModal(),
 };
 
-// Long work: the button of a form that was sent shows it, and cannot be pressed again.
+// Long work: the button of a form that was sent shows it, and cannot be pressed again. Beside it
+// is the time since then.
 document.addEventListener("submit", (event) => {
   const button = event.target.querySelector("button");
   if (!button || event.target.method === "dialog") return;
+  const start = Date.now();
+  const elapsed = element("span", { className: "muted" });
+  const progress = element("progress", { ariaLabel: "in progress" });
+  const tick = () => (elapsed.textContent = ` ${Math.floor((Date.now() - start) / 1000)} s`);
   setTimeout(() => {
     button.disabled = true;
     button.setAttribute("aria-busy", "true");
     button.textContent = `${button.textContent} …`;
+    button.after(element("span", { className: "nowrap" }, " ", progress, elapsed));
+    tick();
+    setInterval(tick, 1000);
   });
 });
 

@@ -64,7 +64,7 @@ pub(in crate::console) async fn show(
         h2 #content-of-call { "Content" }
         @match &content {
             Some(content) => (conversation(&found.call, content)),
-            None => (content_link(&found, &principal, &query)),
+            None => (content_link(&found, &principal, (&query, view_note(&app)))),
         }
         (raw(&found.call))
     };
@@ -176,7 +176,20 @@ fn charts(call: &CallRecord) -> Markup {
     }
 }
 
-fn content_link(found: &CallView, principal: &AdminPrincipal, query: &str) -> Markup {
+/// Returns where it is written who views content.
+fn view_note(app: &App) -> &'static str {
+    match app.snapshot().audit {
+        Some(_) => "The decision log records who did.",
+        None => "A line of the log names who did; no decision log is configured.",
+    }
+}
+
+/// Returns a link to the content with a note, or why there is none.
+fn content_link(
+    found: &CallView,
+    principal: &AdminPrincipal,
+    (query, note): (&str, &str),
+) -> Markup {
     let shown = with_parameter(query, "content=1");
     html! {
         @if found.call.kind == RecordKind::Event {
@@ -186,7 +199,7 @@ fn content_link(found: &CallView, principal: &AdminPrincipal, query: &str) -> Ma
                 "or sampled calls." }
         } @else if principal.has(AdminRole::Investigator) {
             p { a href={ (item_address(LIST, &found.call.id, &shown)) "#content-of-call" } { "Show the content" }
-                ". The decision log records who did." }
+                ". " (note) }
         } @else {
             p { "Kept. Seeing it needs the role " code { "investigator" } "." }
         }

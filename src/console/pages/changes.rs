@@ -11,7 +11,7 @@ use crate::{
     auth::AdminPrincipal,
     config::AdminRole,
     console::{
-        form::{FormFields, csrf_field},
+        form::{FormFields, csrf_field, proof_hint},
         page::{Page, table},
         shadow_state::shadow_state,
     },
@@ -40,6 +40,7 @@ pub(in crate::console) async fn show(
     fields: FormFields,
 ) -> Result<Page, ApiError> {
     let shadow = app.resources.shadow.request(ShadowAction::Status).await?;
+    let proofs = proof_hint(&app);
     let read = on_blocking_thread(move || {
         let kept = app.active_revision().map(|_| config::history(&app));
         (config::current(&app), kept)
@@ -59,7 +60,7 @@ pub(in crate::console) async fn show(
         }
         h2 { "Kept revisions" }
         @match &kept {
-            Some(Ok(kept)) => (kept_revisions(kept, &view.version, &principal)),
+            Some(Ok(kept)) => (kept_revisions(kept, &view.version, (&principal, &proofs))),
             Some(Err(error)) => div.problem role="status" { (error) },
             None => p { "None are kept. " code { "revisions" } " in the config keeps each config that is taken into use." },
         }
@@ -136,7 +137,7 @@ fn rollout_state(rollout: &RolloutView) -> Markup {
             tr {
                 th scope="row" { code { (arm.version) } }
                 td.number { (arm.calls) }
-                td { (arm.denied) }
+                td.number { (arm.denied) }
                 td { (arm.hook_failures) }
             }
         }
@@ -153,7 +154,12 @@ fn rollout_state(rollout: &RolloutView) -> Markup {
     }
 }
 
-fn kept_revisions(kept: &[StoredRevisionView], in_use: &str, principal: &AdminPrincipal) -> Markup {
+/// Lists the kept revisions, for a user and with a note on the proofs of a promoted one.
+fn kept_revisions(
+    kept: &[StoredRevisionView],
+    in_use: &str,
+    (principal, proofs): (&AdminPrincipal, &Markup),
+) -> Markup {
     let is_operator = principal.has(AdminRole::Operator);
     let rows = html! {
         @for revision in kept {
@@ -186,7 +192,7 @@ fn kept_revisions(kept: &[StoredRevisionView], in_use: &str, principal: &AdminPr
                 button { "Roll back to the previous revision" }
             }
         }
-        @if !is_operator {
+        @if is_operator { (proofs) } @else {
             p.hint { "Promoting and rolling back need the role " code { "operator" } "." }
         }
     }

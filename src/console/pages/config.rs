@@ -12,7 +12,7 @@ use crate::{
     auth::AdminPrincipal,
     config::AdminRole,
     console::{
-        form::{FormFields, csrf_field},
+        form::{FormFields, csrf_field, proof_hint},
         page::{Page, table},
         pages::changes::promotion_state,
     },
@@ -41,6 +41,7 @@ pub(in crate::console) async fn show(
     principal: AdminPrincipal,
     fields: FormFields,
 ) -> Result<Page, ApiError> {
+    let proofs = proof_hint(&app);
     let compared = [fields.get("from"), fields.get("to")].map(str::to_owned);
     let read = on_blocking_thread(move || {
         let diff = match &compared {
@@ -55,7 +56,7 @@ pub(in crate::console) async fn show(
         (promotion_state(&view))
         @if let Some(refused) = &view.refused { (refused_reload(refused)) }
         @if view.refused.is_none() { (reload_result(fields.get(RELOADED))) }
-        (reload_form(&principal))
+        (reload_form(&principal, &proofs))
         (needs_restart(&view.needs_restart))
         @if !view.warnings.is_empty() {
             h2 { "Warnings" }
@@ -113,13 +114,14 @@ fn refused_reload(refused: &RefusedView) -> Markup {
     }
 }
 
-fn reload_form(principal: &AdminPrincipal) -> Markup {
+fn reload_form(principal: &AdminPrincipal, proofs: &Markup) -> Markup {
     html! {
         @if principal.has(AdminRole::Operator) {
             form.line method="post" action="/console/config/reload" {
                 (csrf_field(principal))
                 button { "Reload the config files" }
             }
+            (proofs)
         } @else {
             p.hint { "Reloading needs the role " code { "operator" } "." }
         }

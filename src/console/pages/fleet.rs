@@ -15,7 +15,8 @@ pub(in crate::console) async fn show(State(app): State<App>) -> Page {
     let body = match fleet::status(&app).await {
         Ok(status) => fleet_body(&status),
         Err(error) => html! {
-            p { "Gateways that share a Redis are listed here." }
+            p { "Gateways that share a Redis are listed here: the config of each and since when it is in use, "
+                "those that lag behind the newest one, guards that are not proven, and the last line of each decision log." }
             p { (badge(BadgeKind::Neutral, error.message())) }
         },
     };

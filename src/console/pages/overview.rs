@@ -8,7 +8,7 @@ use crate::{
         format::{age, bytes, calls_with, counted},
         page::{BadgeKind, Page, badge},
     },
-    observe::trace::{DenialGroup, TraceStatus},
+    observe::trace::DenialGroup,
     state::App,
     view::{
         overview::{self, ExportFailureView, OtlpStatus, Overview, SinkStatus},
@@ -25,14 +25,15 @@ pub(in crate::console) async fn show(State(app): State<App>) -> Page {
     let (trace, rules) = (&app.resources.trace, rules::rules(&app));
     let body = html! {
         ul.cards {
-            (traffic(&overview, trace.status()))
+            (traffic(&overview))
             (denials(&trace.denials().groups))
             (rule_card("Failing hooks", "No hook failed in 24 h.", RuleRemark::Failing, &rules))
-            (rule_card("Guards that are not proven", "No proof failed.", RuleRemark::NotProven, &rules))
+            (proofs(&rules))
             (rule_card("Guards that fail open", "Every guard fails closed.", RuleRemark::FailsOpen, &rules))
             (config(&overview))
             (upstreams(&overview))
             (session_store(&overview))
+            (fleet(&overview))
             (decision_log(&overview))
             (otlp(&overview.otlp))
         }
@@ -44,7 +45,8 @@ fn card(title: &str, content: &Markup) -> Markup {
     html! { li { h2 { (title) } (content) } }
 }
 
-fn traffic(overview: &Overview, trace: TraceStatus) -> Markup {
+fn traffic(overview: &Overview) -> Markup {
+    let trace = overview.trace;
     let connections = usize::try_from(overview.connections).unwrap_or_default();
     let content = html! {
         div.figure { (format!("{:.1}", overview.calls_per_second)) " calls/s" }
@@ -83,22 +85,35 @@ fn denials(groups: &[DenialGroup]) -> Markup {
     card("Denials by rule, 24 h", &content)
 }
 
+/// Shows the guards whose proof failed, and those that fail closed and have none.
+fn proofs(rules: &[RuleView]) -> Markup {
+    let content = html! {
+        (remarked("No proof failed.", RuleRemark::NotProven, rules))
+        (remarked("Every guard that fails closed has a proof.", RuleRemark::WithoutProof, rules))
+    };
+    card("Guards that are not proven", &content)
+}
+
 fn rule_card(title: &str, none: &str, state: RuleRemark, rules: &[RuleView]) -> Markup {
+    card(title, &remarked(none, state, rules))
+}
+
+/// Returns the rules with a remark, or `none`.
+fn remarked(none: &str, state: RuleRemark, rules: &[RuleView]) -> Markup {
     let found = rules.iter().filter(|rule| rule.remarks.contains(&state));
     let found: Vec<&RuleView> = found.collect();
     let kind = match state {
-        RuleRemark::FailsOpen => BadgeKind::Warning,
+        RuleRemark::FailsOpen | RuleRemark::WithoutProof => BadgeKind::Warning,
         _ => BadgeKind::Bad,
     };
-    let content = html! {
+    html! {
         @if found.is_empty() { p { (badge(BadgeKind::Good, none)) } } @else {
             p { a href="/console/rules" { (badge(kind, &format!("{} × {}", state.as_str(), found.len()))) } }
             ul { @for view in &found { li { (view.summary.rule.name)
                 @if state == RuleRemark::Failing { " × " (view.summary.last_day.failed) }
             } } }
         }
-    };
-    card(title, &content)
+    }
 }
 
 fn config(overview: &Overview) -> Markup {
@@ -139,6 +154,18 @@ fn session_store(overview: &Overview) -> Markup {
         } @else { p { (badge(BadgeKind::Good, "no failures")) } }
     };
     card("Session store", &content)
+}
+
+/// Shows the number of replicas, if they share a Redis.
+fn fleet(overview: &Overview) -> Markup {
+    let Some(replicas) = overview.replicas else {
+        return Markup::default();
+    };
+    let replicas = usize::try_from(replicas).unwrap_or_default();
+    let content = html! {
+        p { a href="/console/fleet" { (counted(replicas, "replica")) } " at the last heartbeat" }
+    };
+    card("Fleet", &content)
 }
 
 fn decision_log(overview: &Overview) -> Markup {

@@ -79,7 +79,9 @@ fn remark_badge(state: RuleRemark) -> Markup {
     let kind = match state {
         RuleRemark::Proven => BadgeKind::Good,
         RuleRemark::NeverActed | RuleRemark::Observes | RuleRemark::Disabled => BadgeKind::Neutral,
-        RuleRemark::FailsOpen | RuleRemark::NeverAsked => BadgeKind::Warning,
+        RuleRemark::FailsOpen | RuleRemark::WithoutProof | RuleRemark::NeverAsked => {
+            BadgeKind::Warning
+        }
         RuleRemark::Failing | RuleRemark::NotProven => BadgeKind::Bad,
     };
     badge(kind, state.as_str())

@@ -18,7 +18,7 @@ use crate::{
     state::App,
     view::{
         content,
-        sessions::{self, SessionDetails, SessionInfo},
+        sessions::{self, KeptCalls, SessionDetails, SessionInfo},
     },
 };
 
@@ -60,6 +60,7 @@ pub(in crate::console) async fn show(
     };
     let body = html! {
         (detail_list(&details))
+        (kept_calls(&details.kept))
         (watch_form(&app, &principal, &details.session))
     };
     Ok(Page::new(format!("Session {id}"), body).under(LIST))
@@ -104,7 +105,10 @@ fn watch_form(app: &App, principal: &AdminPrincipal, session: &SessionInfo) -> M
                 label.wide { "Reason" input name="reason" maxlength="500" required; }
                 button { "Keep the content of its calls" }
             }
-            p.hint { "Secrets are masked before it is kept. The decision log has the reason." }
+            p.hint { "Secrets are masked before it is kept. "
+                @if app.snapshot().audit.is_some() { "The decision log has the reason." }
+                @else { "A line of the log names who asked for it; no decision log is configured." }
+            }
         } @else {
             p.hint { "Keeping content needs the role " code { "investigator" } "." }
         }
@@ -162,6 +166,27 @@ fn detail_list(details: &SessionDetails) -> Markup {
             dt { "Events that the agent reports" } dd {
                 @if reported.is_empty() { "none" } @else { (reported.join(", ")) }
             }
+        }
+    }
+}
+
+/// Shows the tools and tokens of the calls that the live trace keeps.
+fn kept_calls(kept: &KeptCalls) -> Markup {
+    let rows = html! {
+        @for tool in &kept.tools {
+            tr {
+                th scope="row" { a href=(calls_with("tool", &tool.name)) { (tool.name) } }
+                td.number { (tool.records) }
+                td.number { (tool.denied) }
+            }
+        }
+    };
+    html! {
+        h2 { "Tools and tokens" }
+        p { "Of its " (kept.records) " calls and reported events that the live trace keeps: "
+            (kept.total_tokens) " tokens, of them " (kept.prompt_tokens) " in (" (kept.cached_tokens) " from the cache)." }
+        @if kept.tools.is_empty() { p { "No tool was called." } } @else {
+            (table("Tools by name", &["Tool", "Calls", "Denied"], &rows))
         }
     }
 }

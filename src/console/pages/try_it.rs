@@ -1,6 +1,8 @@
 //! Try it: one event or request under the config in use or an earlier one, as `hookgate explain`
 //! shows it.
 
+use std::time::Duration;
+
 use axum::{Extension, extract::State};
 use http::StatusCode;
 use maud::{Markup, html};
@@ -8,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     auth::AdminPrincipal,
-    config::AdminRole,
+    config::{AdminRole, Config},
     console::{
         call_row::verdict_badge,
         form::{FormFields, csrf_field},
@@ -141,13 +143,25 @@ fn form(app: &App, principal: &AdminPrincipal, trial: Trial<'_>) -> Markup {
                 " "
                 label { input type="radio" name="mode" value="run" checked[mode == TrialMode::Run] disabled[!may_run]; " Run them" }
             }
-            @if !may_run { p.hint { "Running hooks needs the role " code { "operator" } "." } }
+            @if may_run {
+                @let longest = longest_timeout(&app.snapshot().config);
+                p.hint { "Running them may take up to " (longest.as_secs_f32()) " s for each event." }
+            } @else {
+                p.hint { "Running hooks needs the role " code { "operator" } "." }
+            }
             p { button { "Try it" } }
             p.hint { "It runs on a gateway of its own with the mock model API: no session, no model API "
                 "and no metric is reached. Hooks run with their real transport and environment; those of an "
                 "earlier config, too, with the scripts that are on the disk now." }
         }
     }
+}
+
+/// Returns the longest timeout of the hooks of a config.
+fn longest_timeout(config: &Config) -> Duration {
+    let groups = config.hooks.iter().flat_map(|(_, groups)| groups);
+    let hooks = groups.flat_map(|group| &group.hooks);
+    hooks.map(|hook| hook.timeout).max().unwrap_or_default()
 }
 
 fn revision_choice(revisions: &[RevisionView], chosen: Option<&str>) -> Markup {

@@ -175,6 +175,13 @@ impl TraceStore {
         }
     }
 
+    /// Returns all records that match, oldest first.
+    pub fn matching(&self, filter: &TraceFilter) -> Vec<Arc<CallRecord>> {
+        let state = self.ring.state();
+        let records = state.records().filter(|record| filter.matches(record));
+        records.cloned().collect()
+    }
+
     /// Returns the record of a request.
     pub fn find(&self, id: &str) -> Option<Arc<CallRecord>> {
         let mut records = self.ring.before(u64::MAX);

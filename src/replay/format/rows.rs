@@ -42,6 +42,7 @@ pub(super) fn change_tables(
         ("rule", &report.rules),
         ("tool", &report.tools),
         ("caller", &report.callers),
+        ("agent", &report.agents),
     ];
     tables.into_iter().filter(|(_, rows)| !rows.is_empty())
 }

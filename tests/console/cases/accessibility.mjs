@@ -20,9 +20,18 @@ export function accessibilityTests(suite) {
           await openDetails(page);
           found.push(...(await violations(devtools, name)));
         }
+        for (const [name, open] of Object.entries(RESULTS)) {
+          await open(page);
+          await openDetails(page);
+          found.push(...(await violations(devtools, name)));
+        }
         await window.context.clearCookies();
         await page.goto("/console/login");
         found.push(...(await violations(devtools, "login")));
+        await page.getByLabel("Admin token").fill("wrong");
+        await page.getByRole("button", { name: "Log in" }).click();
+        await page.getByRole("alert").waitFor();
+        found.push(...(await violations(devtools, "login with an error")));
       });
       assert.deepEqual(found, []);
     });
@@ -135,6 +144,20 @@ export function accessibilityTests(suite) {
     });
   });
 
+  it("long work shows that it is in progress, and for how long", async () => {
+    const { browser, fixture } = suite;
+    await withWindow(browser, fixture.gateway, { user: "olga" }, async (page) => {
+      await page.goto("/console/try");
+      assert.match(await page.locator("main").innerText(), /may take up to \d+ s for each event/);
+      // While a page loads, nothing can be read from it. The answer is not what this is about.
+      await page.evaluate(() => addEventListener("submit", (event) => event.preventDefault()));
+      await page.getByRole("button", { name: "Try it" }).click();
+      await page.getByRole("progressbar", { name: "in progress" }).waitFor();
+      await page.getByText("1 s", { exact: true }).waitFor();
+      assert.ok(await page.getByRole("button", { name: "Try it …" }).isDisabled());
+    });
+  });
+
   it("at 400 % zoom no page is wider than the window, only tables scroll", async () => {
     const { browser, fixture } = suite;
     const viewport = { width: 320, height: 256 };
@@ -156,6 +179,21 @@ export function accessibilityTests(suite) {
     });
   });
 }
+
+// Pages behind a form or a link, by their names.
+const RESULTS = {
+  "result of a trial": async (page) => {
+    await page.goto("/console/try");
+    await page.getByLabel("Run them").check();
+    await page.getByRole("button", { name: "Try it" }).click();
+    await page.getByRole("heading", { name: "Verdict: deny" }).waitFor();
+  },
+  "difference of a kept revision": async (page) => {
+    await page.goto("/console/changes");
+    await page.getByRole("link", { name: /^Compare / }).first().click();
+    await page.locator("#difference").waitFor();
+  },
+};
 
 const openDetails = (page) =>
   page.evaluate(() => document.querySelectorAll("details").forEach((details) => details.setAttribute("open", "")));

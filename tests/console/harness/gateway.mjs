@@ -48,12 +48,13 @@ export async function startMock(folder) {
 
 /** A gateway with a config of its own. */
 export class Gateway {
-  /** Starts a gateway whose config is that of the fixture, edited by `change`. */
-  static async start(upstream, change = (config) => config) {
+  /** Starts a gateway whose config is that of the fixture, edited by `change`. `files` are further files of its folder. */
+  static async start(upstream, change = (config) => config, files = {}) {
     const gateway = new Gateway();
     gateway.folder = await temporaryFolder();
     await cp(FIXTURE_FOLDER, gateway.folder, { recursive: true });
     await cp(EXAMPLE_HOOKS, path.join(gateway.folder, "hooks"), { recursive: true });
+    for (const [name, text] of Object.entries(files)) await writeFile(path.join(gateway.folder, name), text);
     gateway.configFile = path.join(gateway.folder, "hookgate.yaml");
     await gateway.edit((config) => change(config).replaceAll("http://127.0.0.1:9090", upstream));
     const command = ["serve", "--config", "hookgate.yaml"];

@@ -271,3 +271,28 @@ async fn a_test_is_offered_only_for_calls_whose_content_is_kept() {
     assert!(!passed.contains("Make a test of this"), "{passed}");
     assert!(denied.contains("Make a test of this"), "{denied}");
 }
+
+#[tokio::test]
+async fn the_console_names_a_decision_log_only_if_there_is_one() {
+    let upstream = Upstream::mock().await;
+    let denied = format!("{KEEP_DENIED}policies: [{{ policy: prompt_guard, deny: [apple] }}]\n");
+    let log = "audit: { path: log.jsonl }\n";
+    for (config, is_logged) in [(denied.clone(), false), (format!("{denied}{log}"), true)] {
+        let gateway = TestGateway::with_files(&upstream, &config, &[]).await;
+        let agent = gateway.agent().sending("x-hookgate-session", "s");
+        let answer = agent.generate("m", &prompt("an apple")).await;
+        let id = answer.header("x-hookgate-request-id");
+        let path = format!("/calls/{id}/content");
+        until(&gateway.operator(), &path, |found| found["id"].is_string()).await;
+
+        for path in [
+            format!("/console/calls/{id}"),
+            "/console/sessions/s".to_owned(),
+        ] {
+            let page = Browser::at(&gateway).get(&path).await.html;
+            assert_eq!(page.contains("The decision log"), is_logged, "{page}");
+            let is_none = page.contains("no decision log is configured");
+            assert_eq!(is_none, !is_logged, "{page}");
+        }
+    }
+}

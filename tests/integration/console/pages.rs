@@ -139,6 +139,8 @@ async fn the_overview_lists_problems_with_links_to_their_pages() {
     );
     assert!(page.contains("fails open"), "{page}");
     assert!(page.contains("href=\"/console/config\""), "{page}");
+    assert_eq!(overview["guards_without_proof"], json!([]));
+    assert!(page.contains("Every guard that fails closed has a proof."));
     let open = overview["guards_failing_open"].as_array().unwrap();
     let names: Vec<&Value> = open.iter().map(|guard| &guard["hook"]).collect();
     assert_eq!(names, ["broken", "guard"]);
@@ -151,6 +153,98 @@ async fn the_overview_lists_problems_with_links_to_their_pages() {
         overview["upstreams"][0],
         json!({ "name": "gemini", "circuit_open": false })
     );
+}
+
+#[tokio::test]
+async fn guards_that_fail_closed_without_a_proof_are_counted() {
+    let upstream = Upstream::mock().await;
+    let closed = |name: &str| {
+        let mut guard = hook::command(name, "true");
+        guard["on_failure"] = json!("closed");
+        guard
+    };
+    let mut proven = hook::denying("proven", "no");
+    proven["on_failure"] = json!("closed");
+    proven["must_deny"] = json!([{ "tool_call": { "name": "shell", "args": {} } }]);
+    let hooks = hook::config(&[("BeforeModel", closed("bare")), ("BeforeTool", proven)]);
+    let gateway = TestGateway::start(&upstream, &hooks).await;
+    gateway.agent().generate("m", &prompt("hello")).await;
+
+    let page = Browser::at(&gateway).get("/console/").await.html;
+    let rules_page = Browser::at(&gateway).get("/console/rules").await.html;
+    let overview = gateway.operator().get("/overview").await.json();
+    let rules = gateway.operator().get("/rules").await.json();
+
+    assert!(page.contains("without a proof × 1"), "{page}");
+    assert!(rules_page.contains("without a proof"), "{rules_page}");
+    let guards = overview["guards_without_proof"].as_array().unwrap();
+    assert_eq!(guards.len(), 1, "{overview:#}");
+    assert_eq!(
+        (&guards[0]["event"], &guards[0]["hook"]),
+        (&json!("BeforeModel"), &json!("bare"))
+    );
+    for (rule, expected) in [("bare", true), ("proven", false)] {
+        let mut rules = rules.as_array().unwrap().iter();
+        let found = rules.find(|found| found["name"] == rule).unwrap();
+        let remarks = found["remarks"].as_array().unwrap();
+        assert_eq!(
+            remarks.contains(&json!("without_proof")),
+            expected,
+            "{found:#}"
+        );
+    }
+    let trace = &overview["trace"];
+    assert_eq!(trace["records"], 1, "{overview:#}");
+    assert!(
+        trace["bytes"].as_u64() < trace["max_bytes"].as_u64(),
+        "{overview:#}"
+    );
+    assert!(overview.get("replicas").is_none(), "{overview:#}");
+}
+
+#[tokio::test]
+async fn a_session_has_the_tools_and_tokens_of_its_kept_calls() {
+    let upstream = Upstream::mock().await;
+    let hooks = hook::config(&[(
+        "BeforeTool",
+        hook::command("guard", "grep -q force && exit 2; exit 0"),
+    )]);
+    let gateway = TestGateway::start(&upstream, &hooks).await;
+    let agent = gateway.agent().sending("x-hookgate-session", "my-session");
+    agent.generate("m", &prompt("hello")).await;
+    gateway
+        .agent()
+        .generate("m", &prompt("of another session"))
+        .await;
+    for command in ["ls", "rm --force", "rm --force"] {
+        let event = json!({
+            "hook_event_name": "BeforeTool", "session_id": "my-session", "tool_name": "shell",
+            "tool_input": { "command": command },
+        });
+        gateway.agent().report(&event, "?wait=1").await;
+    }
+
+    let operator = gateway.operator();
+    let session = crate::trace::until(&operator, "/sessions/my-session", |session| {
+        session["kept"]["records"] == 4
+    });
+    let kept = session.await["kept"].clone();
+    let page = Browser::at(&gateway)
+        .get("/console/sessions/my-session")
+        .await
+        .html;
+
+    assert_eq!(
+        kept["tools"],
+        json!([{ "name": "shell", "records": 3, "denied": 2 }])
+    );
+    let total = kept["total_tokens"].as_u64().unwrap();
+    assert!(
+        total > 0 && kept["prompt_tokens"].as_u64().unwrap() < total,
+        "{kept:#}"
+    );
+    assert!(page.contains(&format!(" {total} tokens")), "{page}");
+    assert!(page.contains("/console/calls?tool=shell"), "{page}");
 }
 
 #[tokio::test]

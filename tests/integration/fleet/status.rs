@@ -10,6 +10,7 @@ use crate::harness::{
     Agent, Browser, Redis, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, decision_log,
     prompt, run,
 };
+use crate::trace::until;
 
 /// A replica in a process of its own, with its own folder.
 struct Replica {
@@ -98,6 +99,12 @@ async fn a_replica_with_an_older_config_lags_until_it_has_the_new_one() {
             .all(|view| view["is_lagging"] == false)
     );
     assert_eq!(one.cli(&[]).await.0, 0);
+    until(&one.operators, "/overview", |overview| {
+        overview["replicas"] == 2
+    })
+    .await;
+    let overview = Browser::at_address(one.admin).get("/console/").await.html;
+    assert!(overview.contains(">2 replicas</a>"), "{overview}");
 
     write_config(one.folder.path(), &upstream, "denials: error\n");
     one.served.signal(Signal::HUP);

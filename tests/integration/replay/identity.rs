@@ -113,7 +113,7 @@ async fn sessions_of_two_keys_with_one_name_are_replayed_apart() {
     let send = async |agent: &Agent| {
         for number in 0..3 {
             for key in ["k1", "k2"] {
-                let agent = agent
+                let agent = Agent::at_base(&agent.base)
                     .sending("x-goog-api-key", key)
                     .sending("x-hookgate-session", "S1");
                 let answer = agent.generate("m", &prompt(&format!("{number}"))).await;

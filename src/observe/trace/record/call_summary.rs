@@ -176,6 +176,17 @@ impl CallRecord {
         tools
     }
 
+    /// Returns whether a call of a tool was denied: by the verdict on it, or removed from an answer.
+    pub fn denies_tool(&self, tool: &str) -> bool {
+        let mut events = self.events().iter();
+        self.denied_tools().any(|denied| denied == tool)
+            || events.any(|event| {
+                let is_denied = event.verdict.is_some_and(|verdict| verdict >= Action::Deny);
+                let is_call = event.event == EventName::BeforeTool;
+                is_call && is_denied && event.subject.as_deref() == Some(tool)
+            })
+    }
+
     /// Returns the tools whose calls were removed from an answer.
     pub fn denied_tools(&self) -> impl Iterator<Item = &str> {
         let detail = self.detail.iter();
