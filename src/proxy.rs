@@ -84,7 +84,7 @@ pub async fn handle(app: &App, authenticated: Authenticated, request: Box<Reques
     let handled = match routed {
         Ok((context, call)) => match call.operation {
             Operation::UseCache => Box::pin(cached_content::forward(context, call, body)).await,
-            _ if route::is_hooked(&context.snapshot, &call) => {
+            _ if route::is_hooked(&context, &call) => {
                 // Boxed, so that a call without hooks does not carry its size.
                 let dialect = context.dialect;
                 let handled = Box::pin(handle_hooked(context, call, body)).await;
@@ -165,7 +165,7 @@ async fn run_stages(
         let is_required = filter.as_ref().is_some_and(|filter| filter.is_required);
         turn.steps.record_request(request);
         let is_plain = is_required || output.is_announced();
-        let sent = upstream_call::send_hooked(context, request, is_plain);
+        let sent = upstream_call::send_hooked(turn, request, is_plain);
         let answer = Box::pin(sent).await?;
         let status = answer.status.as_u16();
         context.record(&ExchangeEvent::UpstreamAnswered { status });
