@@ -18,11 +18,11 @@
 
 mod before_model;
 mod cache_owner;
-mod cached_content;
 mod earlier_responses;
 mod early_response;
 mod exchange_events;
 mod model_request;
+mod owned_content;
 mod passthrough;
 mod reply;
 mod request_body;
@@ -83,7 +83,12 @@ pub async fn handle(app: &App, authenticated: Authenticated, request: Box<Reques
     let routed = route::resolve(app, authenticated, head, &recorder);
     let handled = match routed {
         Ok((context, call)) => match call.operation {
-            Operation::UseCache => Box::pin(cached_content::forward(context, call, body)).await,
+            Operation::UseCache => {
+                Box::pin(owned_content::forward_cache(context, call, body)).await
+            }
+            Operation::Other if call.stored_response().is_some() => {
+                Box::pin(owned_content::forward_response(context, call, body)).await
+            }
             _ if route::is_hooked(&context, &call) => {
                 // Boxed, so that a call without hooks does not carry its size.
                 let dialect = context.dialect;

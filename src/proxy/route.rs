@@ -139,8 +139,8 @@ fn recognize(
     Ok(recognized)
 }
 
-/// Returns whether a call must be read: hooks or policies take part in it, or its caller may not
-/// use all fields.
+/// Returns whether a call must be read: hooks or policies take part in it, its caller may not use
+/// all fields, or its response is recorded for its owner.
 pub(super) fn is_hooked(context: &RequestContext, call: &Call) -> bool {
     let (snapshot, operation) = (&context.snapshot, call.operation);
     let listens = |event| snapshot.engine.handles(event);
@@ -152,8 +152,8 @@ pub(super) fn is_hooked(context: &RequestContext, call: &Call) -> bool {
     // Texts to embed have no fields that restricted callers may not use.
     let is_checked =
         operation.sends_content() && !operation.embeds() && context.identity.is_restricted();
-    // Cache creation is always inspected, because ownership must be recorded.
-    let is_recorded = operation == Operation::CreateCache;
+    let is_owned = operation.generates() && earlier_responses::have_owners(call, snapshot);
+    let is_recorded = is_owned || operation == Operation::CreateCache;
     before || around || derived || is_edited || is_checked || is_recorded
 }
 

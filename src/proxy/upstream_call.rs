@@ -35,7 +35,11 @@ pub(super) async fn send_hooked(
         *framing = Framing::Sse;
     }
     check_hosted_servers(turn, request)?;
-    let body = request.upstream_body(context.dialect)?;
+    let body = if request.call.retrieves() {
+        Bytes::new()
+    } else {
+        request.upstream_body(context.dialect)?
+    };
     let limit = context.snapshot.config.limits.body;
     if body.len() > limit {
         // Hooks may not exceed the limit that agents are held to.
@@ -136,7 +140,9 @@ pub(super) async fn send(
         context.record(&ExchangeEvent::UpstreamSelected(target));
     };
     let usage = context.identity.usage();
-    let Some(mut usage) = usage.filter(|_| !dialect::counts_tokens(call.method.path)) else {
+    // The tokens of a stored response are counted when it is created.
+    let is_free = dialect::counts_tokens(call.method.path) || call.retrieves();
+    let Some(mut usage) = usage.filter(|_| !is_free) else {
         let answer = call_upstream(context, outgoing, &record_target).await?;
         return Ok(exchange_events::record_upstream(&context.recorder, answer));
     };

@@ -66,6 +66,7 @@ impl ContentOwners {
 pub fn content_name(reference: &ContentReference) -> String {
     match reference {
         ContentReference::Response(id) => format!("response:{id}"),
+        ContentReference::StoredResponse(id) => format!("stored:{id}"),
         ContentReference::Compaction(content) => format!("compaction:{}", sha256_hex(content)),
     }
 }

@@ -63,7 +63,7 @@ impl RequestField {
             Self::Conversation | Self::Thread => "continues a conversation that is stored upstream",
             Self::ItemReference => "names an item that is stored upstream",
             Self::Background => {
-                "makes a response that is fetched later, by methods that hooks do not see"
+                "makes a response that is fetched later, by `responses.retrieve`, where hooks and policies inspect it"
             }
             Self::StoredPrompt => "names a prompt, and maybe tools, that are stored upstream",
             Self::StoredFile => "is stored upstream, where hooks do not see it",
