@@ -322,7 +322,7 @@ async fn a_response_is_continued_once_its_caller_has_retrieved_its_end() {
 fn check_warns_about_names_that_need_stored_responses_if_none_are_stored() {
     let folder = tempfile::tempdir().unwrap();
     let config = "upstreams: { openai: { url: https://example.org } }\n\
-        coverage: { store: never, allow: [responses.background, files.create] }\n";
+        coverage: { store: never, allow: [responses.background, openai_api.files.create] }\n";
     std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
     let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
     assert_eq!(code, 0, "{stderr}");
