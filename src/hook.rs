@@ -39,7 +39,7 @@ pub use self::{
 };
 use crate::{
     config::{BUILTIN, KnownMethod, ProtocolShape, Registry},
-    dialect::{self, FieldSpec, MethodSpec},
+    dialect::{self, FieldSpec, MethodSpec, RequestField},
     mutex::Mutex,
     policy,
     protocol::{self, Protocol},
@@ -69,11 +69,12 @@ fn protocol_shape(protocol: &&dyn Protocol) -> ProtocolShape {
     }
 }
 
-const fn known_method(row: &MethodSpec) -> KnownMethod {
+fn known_method(row: &MethodSpec) -> KnownMethod {
     KnownMethod {
         name: row.name,
         upstream: row.api.upstream(),
         never: row.access.refusal(),
+        needs_stored_response: row.names_response(),
     }
 }
 
@@ -82,5 +83,9 @@ const fn known_field(field: &FieldSpec) -> KnownMethod {
         name: field.name,
         upstream: field.api.upstream(),
         never: field.access.refusal(),
+        needs_stored_response: matches!(
+            field.kind,
+            RequestField::PreviousResponse | RequestField::Background
+        ),
     }
 }

@@ -20,11 +20,11 @@
 
 mod before_model;
 mod cache_owner;
-mod cached_content;
 mod earlier_responses;
 mod early_response;
 mod exchange_events;
 mod model_request;
+mod owned_content;
 mod passthrough;
 mod reply;
 mod request_body;
@@ -85,8 +85,13 @@ pub async fn handle(app: &App, authenticated: Authenticated, request: Box<Reques
     let routed = route::resolve(app, authenticated, head, &recorder);
     let handled = match routed {
         Ok((context, call)) => match call.operation {
-            Operation::UseCache => Box::pin(cached_content::forward(context, call, body)).await,
-            _ if route::is_hooked(&context.snapshot, &call) => {
+            Operation::UseCache => {
+                Box::pin(owned_content::forward_cache(context, call, body)).await
+            }
+            Operation::Other if call.stored_response().is_some() => {
+                Box::pin(owned_content::forward_response(context, call, body)).await
+            }
+            _ if route::is_hooked(&context, &call) => {
                 // Boxed, so that a call without hooks does not carry its size.
                 let dialect = context.dialect;
                 let handled = Box::pin(handle_hooked(context, call, body)).await;
@@ -167,7 +172,7 @@ async fn run_stages(
         let is_required = filter.as_ref().is_some_and(|filter| filter.is_required);
         turn.steps.record_request(request);
         let is_plain = is_required || output.is_announced();
-        let sent = upstream_call::send_hooked(context, request, is_plain);
+        let sent = upstream_call::send_hooked(turn, request, is_plain);
         let answer = Box::pin(sent).await?;
         let status = answer.status.as_u16();
         context.record(&ExchangeEvent::UpstreamAnswered { status });

@@ -72,4 +72,6 @@ pub struct KnownMethod {
     /// Reason why the method can never be allowed, if so. Completes a sentence that begins
     /// with the method's name.
     pub never: Option<&'static str>,
+    /// True if it has no effect unless the model API stores responses.
+    pub needs_stored_response: bool,
 }

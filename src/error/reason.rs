@@ -112,6 +112,8 @@ error_reasons! {
     WebsocketRefused: UPGRADE_REQUIRED, "UNIMPLEMENTED", "WEBSOCKET_REFUSED";
     /// Cached content that does not belong to the caller.
     UnknownCache: FORBIDDEN, "PERMISSION_DENIED", "UNKNOWN_CACHE";
+    /// A stored response that does not belong to the caller.
+    UnknownResponse: NOT_FOUND, "NOT_FOUND", "UNKNOWN_RESPONSE";
     /// The model API is not configured.
     UpstreamNotConfigured: FORBIDDEN, "PERMISSION_DENIED", "UPSTREAM_NOT_CONFIGURED";
     /// Too many failed authentication attempts from the client's address.

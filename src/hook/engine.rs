@@ -95,6 +95,18 @@ impl Engine {
         })
     }
 
+    /// Returns whether an enforcing policy that runs on a request allows a tool by its name.
+    pub fn allows_tool(
+        &self,
+        scope: EventScope<'_>,
+        subject: ConditionSubject<'_>,
+        tool: &str,
+    ) -> bool {
+        let plan = self.plan_second_pass(EventName::BeforeModel, scope, subject);
+        let mut policies = plan.policies.iter();
+        policies.any(|policy| policy.mode == HookMode::Enforce && policy.policy.allows_tool(tool))
+    }
+
     /// Selects the policies and hooks that run on an event. For events without a
     /// subject the plan is always the same, so a stream needs one.
     pub fn plan(

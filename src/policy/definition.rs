@@ -44,6 +44,11 @@ pub trait Policy: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns whether its settings allow a tool by its name.
+    fn allows_tool(&self, _tool: &str) -> bool {
+        false
+    }
+
     /// Returns whether its settings list a tool.
     fn names_tool(&self, _tool: &str) -> bool {
         false

@@ -138,6 +138,10 @@ impl Policy for ToolGuard {
         }
     }
 
+    fn allows_tool(&self, tool: &str) -> bool {
+        self.0.allow.is_some() && self.allows(&[tool])
+    }
+
     fn names_tool(&self, tool: &str) -> bool {
         let allow = self.0.allow.as_ref();
         allow.is_some_and(|globs| globs.matches(tool))

@@ -25,6 +25,9 @@ pub(super) async fn run(
     request: &mut ModelRequest,
     output: &Output,
 ) -> StageResult {
+    if request.call.retrieves() {
+        return Ok(Continue(()));
+    }
     let context = turn.context;
     let plan = turn.plan(EventName::BeforeModel, request);
     if plan.is_empty() {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use super::{reply, request_context::RequestContext, response_filter::chunk_source::read_unedited};
 use crate::{
     config::CompactionMode,
-    dialect::{Call, ContentReference, DialectError, Document, RequestField},
+    dialect::{Api, Call, ContentReference, DialectError, Document, RequestField},
     error::{ApiError, ErrorReason},
     event::EventName,
     state::{MAX_TTL, Snapshot, content_name},
@@ -19,10 +19,42 @@ use crate::{
 const CONTENTS: &[&str] = &["contents"];
 const PARTS: &[&str] = &["parts"];
 
+/// Methods on stored responses, which only the caller of a response may use.
+const STORED_RESPONSE_METHODS: [&str; 4] = [
+    "responses.retrieve",
+    "responses.cancel",
+    "responses.input_items.list",
+    "responses.delete",
+];
+
 /// Returns whether responses to a call are recorded, so that later requests may refer to them.
 pub(super) fn are_recorded(call: &Call, snapshot: &Snapshot) -> bool {
     let continues = call.allowed_fields.contains(RequestField::PreviousResponse);
-    continues || snapshot.config.coverage.compaction == CompactionMode::Known
+    continues
+        || snapshot.config.coverage.compaction == CompactionMode::Known
+        || have_owners(call, snapshot)
+}
+
+/// Returns whether a method on stored responses is allowed, so that their owners must be known.
+pub(super) fn have_owners(call: &Call, snapshot: &Snapshot) -> bool {
+    let coverage = &snapshot.config.coverage;
+    call.method.api == Api::OpenAiResponses
+        && STORED_RESPONSE_METHODS
+            .iter()
+            .any(|name| coverage.allows(name))
+}
+
+/// Refuses a method on a stored response that the caller is not known to own.
+pub(super) fn check_owner(context: &RequestContext, call: &Call) -> Result<(), ApiError> {
+    let id = call.stored_response().unwrap_or_default().to_owned();
+    let name = content_name(&ContentReference::StoredResponse(id));
+    let caller = context.identity.caller();
+    if context.earlier_responses.is_owner(&name, &caller.key) {
+        return Ok(());
+    }
+    let message = "this response was not created by this caller through this gateway, or has \
+                   expired";
+    Err(ApiError::new(ErrorReason::UnknownResponse, message))
 }
 
 /// Refuses references to responses that the caller is not known to have received.
@@ -44,7 +76,7 @@ pub(super) fn check(
         let field = match &reference {
             ContentReference::Compaction(_) if compaction == CompactionMode::Any => continue,
             ContentReference::Compaction(_) => "compaction",
-            ContentReference::Response(_) => {
+            ContentReference::Response(_) | ContentReference::StoredResponse(_) => {
                 check_results(context, document)?;
                 "previous_response_id"
             }

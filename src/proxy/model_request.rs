@@ -38,7 +38,8 @@ impl ModelRequest {
 
     /// Returns whether the request is an agent's own or a helper call.
     pub(super) fn role(&self, agent: &str) -> CallRole {
-        let is_main = self.call.operation.generates() && !self.is_helper(agent);
+        let generates = self.call.operation.generates() && !self.call.retrieves();
+        let is_main = generates && !self.is_helper(agent);
         if is_main {
             CallRole::Main
         } else {

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     config::Limits,
-    dialect::{self, Call},
+    dialect::{self, Call, Document, ResponseExpectation},
     error::{ApiError, BodyTooSlow, ErrorReason},
     middleware::reserve_memory,
     observe::recorder::ExchangeEvent,
@@ -40,13 +40,16 @@ struct PreloadedLength(usize);
 ///
 /// # Errors
 ///
-/// If the body is too large, late, not one unambiguous JSON object, or uses cached content of
-/// another caller.
+/// If the body is too large, late, not one unambiguous JSON object, or uses cached content or a
+/// response of another caller.
 pub(super) async fn read_request(
     context: &RequestContext,
     mut call: Call,
     body: Body,
 ) -> Result<ModelRequest, ApiError> {
+    if call.retrieves() {
+        return retrieval(context, call);
+    }
     let bytes = read(context, body).await?;
     let length = bytes.len();
     context.record(&ExchangeEvent::RequestRead(&bytes));
@@ -76,6 +79,24 @@ pub(super) async fn read_request(
     // Hooks may take long, and what they edit is counted again when it is sent.
     request.reserve_tokens(&context.identity, length)?;
     Ok(request)
+}
+
+/// Returns the request for a stored response of the caller's, which has no content.
+fn retrieval(context: &RequestContext, call: Call) -> Result<ModelRequest, ApiError> {
+    earlier_responses::check_owner(context, &call)?;
+    let mut parameters = call.query.iter();
+    if parameters.any(|parameter| parameter.starts_with("starting_after")) {
+        let message =
+            "`starting_after`: only a stream that is read from its start can be inspected";
+        return Err(ApiError::new(ErrorReason::BadQuery, message));
+    }
+    Ok(ModelRequest {
+        call,
+        document: Document::empty(),
+        original: None,
+        expectation: ResponseExpectation::default(),
+        session_name: context.session_name.clone(),
+    })
 }
 
 /// Reads a body of known length, which is read again later. Returns its bytes if it arrives as a

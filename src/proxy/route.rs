@@ -15,7 +15,7 @@ use crate::{
     event::{CallContext, Context, EventName},
     middleware::{Authenticated, trace_context},
     observe::recorder::{ExchangeEvent, Recorder},
-    state::{App, ReplayInput, Snapshot, Traffic},
+    state::{App, ReplayInput, Traffic},
     timestamp::utc_timestamp,
 };
 
@@ -76,7 +76,7 @@ pub(super) fn resolve(
         hook_context,
     });
     // Only hooks and the decision log need the rest.
-    if context.snapshot.audit.is_some() || is_hooked(&context.snapshot, &call) {
+    if context.snapshot.audit.is_some() || is_hooked(&context, &call) {
         accept(&mut context, call.method.api.as_str());
     }
     Ok((context, call))
@@ -125,17 +125,22 @@ fn recognize(
     Ok(recognized)
 }
 
-/// Returns whether hooks or policies take part in a call, so that its body must be read.
-pub(super) fn is_hooked(snapshot: &Snapshot, call: &Call) -> bool {
-    let operation = call.operation;
+/// Returns whether a call must be read: hooks or policies take part in it, its caller may not use
+/// all fields, or its response is recorded for its owner.
+pub(super) fn is_hooked(context: &RequestContext, call: &Call) -> bool {
+    let (snapshot, operation) = (&context.snapshot, call.operation);
     let listens = |event| snapshot.engine.handles(event);
     let before = operation.sends_content() && listens(EventName::BeforeModel);
     let around = operation.generates()
         && (listens(EventName::BeforeToolSelection) || listens(EventName::AfterModel));
     let derived = operation.sends_content() && snapshot.derives_any;
-    // Cache creation is always inspected, because ownership must be recorded.
     let is_edited = operation.generates() && call.storage == ResponseStorage::Never;
-    before || around || derived || is_edited || operation == Operation::CreateCache
+    // Texts to embed have no fields that restricted callers may not use.
+    let is_checked =
+        operation.sends_content() && !operation.embeds() && context.identity.is_restricted();
+    let is_owned = operation.generates() && earlier_responses::have_owners(call, snapshot);
+    let is_recorded = is_owned || operation == Operation::CreateCache;
+    before || around || derived || is_edited || is_checked || is_recorded
 }
 
 /// Refuses a method whose content is not inspected to callers with limits on models, tools or

@@ -15,7 +15,7 @@ pub(super) async fn run(
     turn: &mut TurnState<'_>,
     request: &mut ModelRequest,
 ) -> Result<(), ApiError> {
-    if !request.call.operation.generates() {
+    if !request.call.operation.generates() || request.call.retrieves() {
         return Ok(());
     }
     let plan = turn.plan(EventName::BeforeToolSelection, request);

@@ -63,7 +63,12 @@ impl<'a> TurnState<'a> {
             prompt: String::new(),
             prompt_item: 0,
             has_emitted_text: false,
-            denied_rounds: 0,
+            // No model can be asked again for a stored response.
+            denied_rounds: if request.call.retrieves() {
+                u32::MAX
+            } else {
+                0
+            },
             answer_retries: 0,
             hosted_calls: HostedCalls::default(),
             steps: StepRecorder::new(context, request),

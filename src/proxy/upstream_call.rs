@@ -10,6 +10,7 @@ use super::{
     reply::Reply,
     request_body::{content_length, too_large},
     request_context::RequestContext,
+    turn_state::TurnState,
 };
 use crate::{
     dialect::{self, Call, DialectError, Framing, Operation, RequestField},
@@ -24,16 +25,21 @@ use crate::{
 
 /// Sends the request of a hooked call, as hooks left it.
 pub(super) async fn send_hooked(
-    context: &RequestContext,
+    turn: &TurnState<'_>,
     request: &mut ModelRequest,
     is_filtered: bool,
 ) -> Result<UpstreamResponse, ApiError> {
+    let context = turn.context;
     if let (true, Operation::Stream(framing)) = (is_filtered, &mut request.call.operation) {
         // Events arrive one by one; an array would have to be read whole.
         *framing = Framing::Sse;
     }
-    check_hosted_servers(context, request)?;
-    let body = request.upstream_body(context.dialect)?;
+    check_hosted_servers(turn, request)?;
+    let body = if request.call.retrieves() {
+        Bytes::new()
+    } else {
+        request.upstream_body(context.dialect)?
+    };
     let limit = context.snapshot.config.limits.body;
     if body.len() > limit {
         // Hooks may not exceed the limit that agents are held to.
@@ -45,21 +51,20 @@ pub(super) async fn send_hooked(
     send(context, call, outgoing, Some(&body)).await
 }
 
-/// Refuses MCP servers that the model API calls where hooks on tools run, unless the config allows
-/// them. Policies have withheld what they do not allow.
-fn check_hosted_servers(
-    context: &RequestContext,
-    request: &ModelRequest,
-) -> Result<(), DialectError> {
-    let call = &request.call;
-    if call.operation.generates()
-        && context.snapshot.engine.guards_tools()
-        && dialect::has_hosted_server(&request.document)?
-    {
-        let api = call.method.api;
-        call.allowed_fields.check(api, RequestField::HostedServer)?;
+/// Refuses MCP servers that the model API calls, unless the config allows them, or policies do by
+/// their names and no hooks on tools run. Policies have withheld what they do not allow.
+fn check_hosted_servers(turn: &TurnState<'_>, request: &ModelRequest) -> Result<(), DialectError> {
+    let (call, engine) = (&request.call, &turn.context.snapshot.engine);
+    if !call.operation.generates() {
+        return Ok(());
     }
-    Ok(())
+    let servers = dialect::hosted_servers(&request.document)?;
+    let is_allowed = |server: &String| engine.allows_tool(turn.scope(), request.subject(), server);
+    if servers.is_empty() || !engine.guards_tools() && servers.iter().all(is_allowed) {
+        return Ok(());
+    }
+    let api = call.method.api;
+    call.allowed_fields.check(api, RequestField::HostedServer)
 }
 
 /// Returns a response that no policy and no hook inspects, and every error of upstream.
@@ -135,7 +140,9 @@ pub(super) async fn send(
         context.record(&ExchangeEvent::UpstreamSelected(target));
     };
     let usage = context.identity.usage();
-    let Some(mut usage) = usage.filter(|_| !dialect::counts_tokens(call.method.path)) else {
+    // The tokens of a stored response are counted when it is created.
+    let is_free = dialect::counts_tokens(call.method.path) || call.retrieves();
+    let Some(mut usage) = usage.filter(|_| !is_free) else {
         let answer = call_upstream(context, outgoing, &record_target).await?;
         return Ok(exchange_events::record_upstream(&context.recorder, answer));
     };

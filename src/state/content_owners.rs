@@ -8,8 +8,9 @@ use std::{
 
 use crate::{dialect::ContentReference, mutex::Mutex, sha256::sha256_hex};
 
-/// Entries that are kept; beyond it the one that expires first is dropped.
-const MAX_ENTRIES: usize = 10_000;
+/// Entries that are kept; beyond it the one that expires first is dropped. A stored response that
+/// has ended has two.
+const MAX_ENTRIES: usize = 20_000;
 
 /// Lifetime of content that states none, as in Google's APIs.
 const DEFAULT_TTL: Duration = Duration::from_hours(1);
@@ -66,6 +67,7 @@ impl ContentOwners {
 pub fn content_name(reference: &ContentReference) -> String {
     match reference {
         ContentReference::Response(id) => format!("response:{id}"),
+        ContentReference::StoredResponse(id) => format!("stored:{id}"),
         ContentReference::Compaction(content) => format!("compaction:{}", sha256_hex(content)),
     }
 }

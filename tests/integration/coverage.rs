@@ -82,14 +82,17 @@ async fn model_api() -> Upstream {
         let candidate = json!({
             "content": { "role": "model", "parts": [{ "text": "a" }] }, "finishReason": "STOP",
         });
-        let mut response = match request.path.rsplit('/').next().unwrap() {
+        let last = request.path.rsplit('/').next().unwrap();
+        let is_response = request.path.contains("/responses");
+        let kind = if is_response { "responses" } else { last };
+        let mut response = match kind {
             "messages" => json!({
                 "id": "msg_1", "type": "message", "role": "assistant", "model": "x1",
                 "content": [{ "type": "text", "text": "a" }], "stop_reason": "end_turn",
                 "usage": { "input_tokens": 1, "output_tokens": 1 },
             }),
             "responses" => json!({
-                "id": "resp_1", "object": "response", "status": "completed", "model": "x1",
+                "id": "x1", "object": "response", "status": "completed", "model": "x1",
                 "output": [{
                     "id": "msg_1", "type": "message", "role": "assistant", "status": "completed",
                     "content": [{ "type": "output_text", "text": "a", "annotations": [] }],
@@ -126,6 +129,8 @@ fn observed_coverage(answer: &Answer, upstream: &Upstream, before: usize) -> Hoo
     let is_forwarded = upstream.requests().len() > before;
     match (hooks.contains("before;"), hooks.contains("after;")) {
         (true, true) => HookCoverage::Hooked,
+        // No request asks a model for a stored response.
+        (false, true) => HookCoverage::Hooked,
         (true, false) => HookCoverage::RequestOnly,
         _ if is_forwarded => HookCoverage::Passed,
         _ => HookCoverage::Refused,

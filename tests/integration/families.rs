@@ -391,3 +391,20 @@ async fn a_truncated_upstream_stream_is_truncated_for_the_agent() {
         assert!(text.contains("hel"), "{text}");
     }
 }
+
+#[tokio::test]
+async fn a_json_answer_to_a_request_for_a_stream_becomes_a_stream() {
+    let parts = [Part::text(&["hello ", SECRET]), Part::call("look", "a")];
+    for family in ALL {
+        let upstream = Upstream::answering(&family.whole(&parts)).await;
+        let gateway = family.gateway(&upstream, REDACT).await;
+
+        let answer = family.ask(&gateway, true, &[Turn::User("hi")]).await;
+
+        let parsed = family.parse(true, &answer);
+        assert!(parsed.text.starts_with("hello "), "{family:?}: {parsed:?}");
+        assert!(!answer.text().contains(SECRET), "{family:?}");
+        assert_eq!(parsed.calls.len(), 1, "{family:?}: {parsed:?}");
+        assert_eq!(parsed.calls[0].0, "look");
+    }
+}

@@ -34,7 +34,7 @@ pub use self::{
     api_dialect::{Dialect, OpenedRequest, ReadChunks, WriteChunks, is_terminator, read_stream},
     call::{Call, ResponseStorage},
     content_form::{
-        HostedPart, PRECEDING, SOURCE, has_hosted_server, is_hosted_server, other_models,
+        HostedPart, PRECEDING, SOURCE, hosted_servers, is_hosted_server, other_models,
         shown_to_hooks, source_of, splice_list, without_private_fields,
     },
     content_reference::ContentReference,

@@ -13,7 +13,12 @@ use super::{loader::Loader, pointers::matching};
 use crate::config::{
     registry::{KnownMethod, Registry},
     schema::{did_you_mean::did_you_mean, formats::is_loopback},
-    settings::{auth::Auth, config_file::Config, coverage::covers, upstreams::UpstreamsConfig},
+    settings::{
+        auth::Auth,
+        config_file::Config,
+        coverage::{StoreMode, covers},
+        upstreams::UpstreamsConfig,
+    },
     spanned_yaml::escape_key,
 };
 
@@ -124,6 +129,14 @@ impl Loader {
             });
             if !is_effective {
                 let message = format!("no API of `upstreams` has `{entry}`, so it has no effect");
+                self.warning(&format!("/coverage/allow/{index}"), message);
+            }
+            let mut methods = registry.methods.iter();
+            let needs_storage =
+                methods.any(|method| method.name == *entry && method.needs_stored_response);
+            if needs_storage && config.coverage.store == StoreMode::Never {
+                let message =
+                    format!("`{entry}` needs stored responses, but `coverage.store` is `never`");
                 self.warning(&format!("/coverage/allow/{index}"), message);
             }
         }

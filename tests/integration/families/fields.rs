@@ -236,6 +236,43 @@ async fn a_caller_with_a_model_list_cannot_use_uninspected_fields() {
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
+#[tokio::test]
+async fn restricted_callers_cannot_use_uninspected_fields_even_without_hooks_and_policies() {
+    let key = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"; // of `test`
+    let mut cases: Vec<(Family, &str, String)> = refused_fields()
+        .into_iter()
+        .map(|(family, name, body, _)| (family, name, body))
+        .collect();
+    for &family in ALL {
+        cases.push((family, allowed_server(family), with_server(family)));
+    }
+    for (family, name, body) in cases {
+        for (limit, status) in [
+            ("tokens_per_day: 100000", 400),
+            ("models: [m]", 400),
+            ("requests_per_minute: 100", 200),
+        ] {
+            let upstream = model_api(family).await;
+            let config = format!(
+                "auth: {{ keys: [{{ name: a, sha256: {key}, {limit} }}] }}\ncoverage: {{ allow: [{name}] }}\n"
+            );
+            let gateway = family.gateway(&upstream, &config).await;
+            let agent = gateway.agent().sending("x-hookgate-key", "test");
+            let agent = match family {
+                Family::Anthropic => agent.sending("anthropic-version", "2023-06-01"),
+                _ => agent,
+            };
+            let answer = agent.post(family.path(false), body.clone()).await;
+            assert_eq!(answer.status, status, "{name} {limit}: {}", answer.text());
+            assert_eq!(upstream.requests().len(), usize::from(status == 200));
+            let body = request_with(family, &json!({}));
+            let answer = agent.post(family.path(false), body.clone()).await;
+            assert_eq!(answer.status, 200, "{limit}: {}", answer.text());
+            assert_eq!(upstream.requests().pop().unwrap().body, body, "{limit}");
+        }
+    }
+}
+
 /// A request with an image that a URL names.
 fn with_image_url(family: Family) -> String {
     let url = "https://example.org/a.png";
@@ -330,31 +367,68 @@ async fn a_hosted_mcp_server_is_refused_where_hooks_on_tools_run() {
     }
 }
 
+/// The name of the hosted MCP server `docs` for policies.
+fn server_name(family: Family) -> &'static str {
+    match family {
+        Family::Gemini => "mcpServers",
+        _ => "mcp:docs",
+    }
+}
+
 #[tokio::test]
-async fn a_hosted_mcp_server_passes_observing_hooks_and_is_removed_by_a_policy() {
+async fn a_hosted_mcp_server_is_refused_wherever_calls_are_inspected_unless_its_name_is_allowed() {
     let observe =
         "hooks: { BeforeTool: [{ hooks: [{ command: cat > /dev/null, mode: observe }] }] }\n";
-    let guard = "policies: [{ policy: tool_guard, deny: [other] }]\n";
+    let redact = "policies: [{ policy: redact, detect: [aws_key] }]\n";
+    let observing_guard = "policies: [{ policy: tool_guard, allow: [\"*\"], mode: observe }]\n";
     for &family in ALL {
         let body = with_server(family);
-        for (config, passes) in [
-            (NO_OP_HOOK.to_owned(), true),
-            (observe.to_owned(), true),
-            (guard.to_owned(), false),
+        for config in [NO_OP_HOOK, observe, redact, observing_guard] {
+            let upstream = model_api(family).await;
+            let gateway = family.gateway(&upstream, config).await;
+            let answer = family.post(&gateway, false, body.clone()).await;
+            assert_eq!(answer.status, 400, "{family:?}: {}", answer.text());
+            let name = allowed_server(family);
+            assert!(answer.text().contains(name), "{}", answer.text());
+            assert!(upstream.requests().is_empty());
+
+            let config = format!("{config}coverage: {{ allow: [{name}] }}\n");
+            let gateway = family.gateway(&upstream, &config).await;
+            let answer = family.post(&gateway, false, body.clone()).await;
+            assert_eq!(answer.status, 200, "{family:?}: {}", answer.text());
+            assert_eq!(upstream.only_request().body, body);
+        }
+        let upstream = model_api(family).await;
+        let gateway = family.gateway(&upstream, "").await;
+        let answer = family.post(&gateway, false, body.clone()).await;
+        assert_eq!(answer.status, 200, "{family:?}: {}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn a_tool_policy_removes_a_hosted_mcp_server_or_allows_it_by_name() {
+    let guard = "policies: [{ policy: tool_guard, deny: [other] }]\n";
+    let hooks = hook::config(&[("BeforeTool", hook::command("guard", NO_OP_COMMAND))]);
+    for &family in ALL {
+        let body = with_server(family);
+        let name = server_name(family);
+        let allowing =
+            format!("policies: [{{ policy: tool_guard, allow: [look, rm, \"{name}\"] }}]\n");
+        for (config, status, passes) in [
+            (guard.to_owned(), 200, false),
             // A server that a policy removes is not refused.
-            (
-                format!(
-                    "{guard}{}",
-                    hook::config(&[("BeforeTool", hook::command("guard", NO_OP_COMMAND))])
-                ),
-                false,
-            ),
+            (format!("{guard}{hooks}"), 200, false),
+            (allowing.clone(), 200, true),
+            (format!("{NO_OP_HOOK}{allowing}"), 200, true),
+            // Hooks on tools would not see its calls.
+            (format!("{allowing}{hooks}"), 400, false),
         ] {
             let upstream = model_api(family).await;
             let gateway = family.gateway(&upstream, &config).await;
             let answer = family.post(&gateway, false, body.clone()).await;
-            assert_eq!(answer.status, 200, "{family:?}: {}", answer.text());
-            let asked = upstream.only_request().body;
+            assert_eq!(answer.status, status, "{family:?}: {}", answer.text());
+            let asked = upstream.requests().pop().map(|asked| asked.body);
+            let asked = asked.unwrap_or_default();
             assert_eq!(asked.contains("docs"), passes, "{family:?}: {asked}");
         }
     }

@@ -4,11 +4,11 @@
 use serde_json::{Value, json};
 
 use super::{
-    NO_OP_COMMAND, NO_OP_HOOK,
+    NO_OP_COMMAND, NO_OP_HOOK, REDACT, SECRET,
     family::{Family, Part, Turn},
     model_api, request_with,
 };
-use crate::harness::{Agent, Answer, TestGateway, Upstream, hook, respond};
+use crate::harness::{Agent, Answer, TestGateway, Upstream, hook, respond, run};
 
 /// A Responses API that stores responses, with ids counted from 1.
 async fn upstream_with_stored_responses() -> Upstream {
@@ -167,4 +167,166 @@ async fn an_encrypted_summary_passes_only_for_the_caller_that_received_it() {
     let gateway = Family::Responses.gateway(&upstream, NO_OP_HOOK).await;
     let answer = Family::Responses.post(&gateway, false, body).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+const STORED_METHODS: &str = "coverage: { allow: [responses.background, responses.retrieve, \
+    responses.delete, responses.cancel, responses.input_items.list] }\n";
+
+/// A Responses API on which each response is first `queued`, and holds these parts when it is
+/// retrieved or cancelled.
+async fn upstream_in_background(parts: Vec<Part>) -> Upstream {
+    Upstream::with(move |asked| {
+        let mut whole = Family::Responses.whole(&parts);
+        let id = whole["id"].as_str().unwrap().to_owned();
+        whole["object"] = "response".into();
+        whole["id"] = "resp_1".into();
+        match (asked.method.as_str(), asked.path.rsplit('/').next()) {
+            ("POST", Some("responses")) => {
+                whole["status"] = "queued".into();
+                whole["output"] = json!([]);
+            }
+            ("DELETE", _) => whole = json!({ "id": "resp_1", "deleted": true }),
+            (_, Some("input_items")) => whole = json!({ "object": "list", "data": [] }),
+            _ if asked.query.contains("stream=true") => {
+                let events = Family::Responses.events(&parts).replace(&id, "resp_1");
+                return respond(200, "text/event-stream", events);
+            }
+            _ => (),
+        }
+        respond(200, "application/json", whole.to_string())
+    })
+    .await
+}
+
+/// Creates the response `resp_1`.
+async fn create(agent: &Agent) {
+    let background = json!({ "store": true, "background": true });
+    let body = request_with(Family::Responses, &background);
+    let answer = agent.post(Family::Responses.path(false), body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+#[tokio::test]
+async fn only_the_caller_that_created_a_response_uses_it() {
+    for config in ["", NO_OP_HOOK, REDACT] {
+        let upstream = upstream_in_background(vec![Part::text(&["ok"])]).await;
+        let config = format!("{TWO_CALLERS}{config}{STORED_METHODS}");
+        let gateway = Family::Responses.gateway(&upstream, &config).await;
+        let [a, b] = callers(&gateway);
+        create(&a).await;
+        let methods = [
+            ("GET", ""),
+            ("GET", "?stream=true"),
+            ("GET", "/input_items"),
+            ("POST", "/cancel"),
+            ("DELETE", ""),
+        ];
+        for (method, end) in methods {
+            for (agent, id) in [(&b, "resp_1"), (&a, "resp_2")] {
+                let path = format!("/v1/responses/{id}{end}");
+                let answer = agent.ask(method, &path, "").await;
+                assert_eq!(answer.status, 404, "{method} {path}: {}", answer.text());
+                let error = &answer.json()["error"];
+                assert!(error["message"].is_string(), "{}", answer.text());
+                assert_eq!(error["code"], "UNKNOWN_RESPONSE", "{}", answer.text());
+                assert_eq!(upstream.requests().len(), 1);
+            }
+        }
+        for (number, (method, end)) in (2..).zip(methods) {
+            let path = format!("/v1/responses/resp_1{end}");
+            let answer = a.ask(method, &path, "").await;
+            assert_eq!(answer.status, 200, "{method} {path}: {}", answer.text());
+            let requests = upstream.requests();
+            assert_eq!(requests.len(), number);
+            let asked = requests.last().unwrap();
+            assert_eq!((asked.method.as_str(), asked.body.as_str()), (method, ""));
+        }
+        // It is deleted.
+        let answer = a.get("/v1/responses/resp_1").await;
+        assert_eq!(answer.status, 404, "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn a_retrieved_or_cancelled_response_is_inspected_like_a_created_one() {
+    let hooks = hook::config(&[("AfterModel", hook::command("see", NO_OP_COMMAND))]);
+    let config = format!("{hooks}{REDACT}{STORED_METHODS}");
+    let upstream = upstream_in_background(vec![Part::text(&["key ", SECRET])]).await;
+    let gateway = Family::Responses.gateway(&upstream, &config).await;
+    let agent = gateway.agent();
+    create(&agent).await;
+    for (method, end) in [("GET", ""), ("GET", "?stream=true"), ("POST", "/cancel")] {
+        let path = format!("/v1/responses/resp_1{end}");
+
+        let answer = agent.ask(method, &path, "").await;
+
+        let parsed = Family::Responses.parse(end.contains("stream"), &answer);
+        assert!(parsed.text.starts_with("key "), "{path}: {parsed:?}");
+        assert!(!answer.text().contains(SECRET), "{}", answer.text());
+        let hooks = answer.header("x-hookgate-hooks");
+        assert!(end.contains("stream") || hooks.contains("see;"), "{hooks}");
+    }
+    // A part of a stream cannot be inspected.
+    let path = "/v1/responses/resp_1?stream=true&starting_after=3";
+    let answer = agent.get(path).await;
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    assert!(
+        answer.text().contains("starting_after"),
+        "{}",
+        answer.text()
+    );
+}
+
+#[tokio::test]
+async fn a_denied_call_of_a_retrieved_response_ends_it_with_the_reason() {
+    let hooks = hook::config(&[(
+        "BeforeTool",
+        hook::command("guard", "echo no rm >&2; exit 2"),
+    )]);
+    let guard = "policies: [{ policy: tool_guard, deny: [rm], reason: no rm }]\n".to_owned();
+    for config in [hooks, guard] {
+        let parts = vec![Part::text(&["I remove"]), Part::call("rm", "/")];
+        let upstream = upstream_in_background(parts).await;
+        let config = format!("{config}{STORED_METHODS}");
+        let gateway = Family::Responses.gateway(&upstream, &config).await;
+        let agent = gateway.agent();
+        create(&agent).await;
+        for is_stream in [false, true] {
+            let query = if is_stream { "?stream=true" } else { "" };
+            let before = upstream.requests().len();
+
+            let answer = agent.get(&format!("/v1/responses/resp_1{query}")).await;
+
+            let parsed = Family::Responses.parse(is_stream, &answer);
+            assert!(parsed.calls.is_empty(), "{parsed:?}");
+            assert!(parsed.text.contains("I remove"), "{parsed:?}");
+            assert!(parsed.text.contains("no rm"), "{parsed:?}");
+            assert_eq!(upstream.requests().len(), before + 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_response_is_continued_once_its_caller_has_retrieved_its_end() {
+    let upstream = upstream_in_background(vec![Part::text(&["ok"])]).await;
+    let config = format!("{NO_OP_HOOK}coverage: {{ allow: [\"responses.*\"] }}\n");
+    let gateway = Family::Responses.gateway(&upstream, &config).await;
+    let agent = gateway.agent();
+    create(&agent).await;
+    assert_eq!(continue_from(&agent, "resp_1", json!({})).await.status, 400);
+    assert_eq!(agent.get("/v1/responses/resp_1").await.status, 200);
+    assert_eq!(continue_from(&agent, "resp_1", json!({})).await.status, 200);
+}
+
+#[test]
+fn check_warns_about_names_that_need_stored_responses_if_none_are_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = "upstreams: { openai: { url: https://example.org } }\n\
+        coverage: { store: never, allow: [responses.background, openai_api.files.create] }\n";
+    std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
+    assert_eq!(code, 0, "{stderr}");
+    let expected = "`responses.background` needs stored responses, but `coverage.store` is `never`";
+    assert!(stderr.contains(expected), "{stderr}");
+    assert_eq!(stderr.matches("warning").count(), 1, "{stderr}");
 }

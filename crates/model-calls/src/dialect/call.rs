@@ -66,7 +66,14 @@ impl Call {
         parameters: &[PathParameter<'_>],
         query: &str,
     ) -> Result<Self, RequestLineError> {
-        let Query { framing, forwarded } = query::parse(query, method.api, method.operation)?;
+        let is_stored = method.names_response();
+        // Nothing asks a model for a stored response, so that parameters change no prompt.
+        let kind = if is_stored {
+            Operation::Other
+        } else {
+            method.operation
+        };
+        let Query { framing, forwarded } = query::parse(query, method.api, kind)?;
         let model = parameters.iter().find(|(name, _)| *name == "model");
         let owned = parameters
             .iter()
@@ -77,6 +84,9 @@ impl Call {
             parameters: owned.collect(),
             operation: match method.operation {
                 Operation::Stream(_) => Operation::Stream(framing),
+                Operation::Generate if is_stored && query::asks_for_stream(&forwarded)? => {
+                    Operation::Stream(Framing::Sse)
+                }
                 operation => operation,
             },
             query: forwarded,
@@ -124,6 +134,16 @@ impl Call {
             target.push_str(parameter);
         }
         target
+    }
+
+    /// Returns the id of the stored response that the path names.
+    pub fn stored_response(&self) -> Option<&str> {
+        self.parameter("response")
+    }
+
+    /// Returns whether the answer is a stored response, for which no model is asked.
+    pub fn retrieves(&self) -> bool {
+        self.operation.generates() && self.stored_response().is_some()
     }
 
     /// Returns the resource that the path names, such as `cachedContents/abc`: the

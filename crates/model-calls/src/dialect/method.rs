@@ -255,6 +255,11 @@ impl MethodSpec {
         )
     }
 
+    /// Returns whether its path names a stored response.
+    pub fn names_response(&self) -> bool {
+        self.path.contains("{response}")
+    }
+
     /// Returns whether its response is a file, which may be of any type.
     pub fn downloads_file(&self) -> bool {
         let name = self.name.rsplit('.').next();

@@ -114,6 +114,10 @@ impl Dialect for OpenAiResponses {
         references::of_response(data).unwrap_or_default()
     }
 
+    fn body_events(&self, body: &Bytes) -> Result<Vec<Bytes>> {
+        stream::body_events(body)
+    }
+
     fn chunk_reader(&self) -> Box<dyn ReadChunks> {
         Box::new(EventReader::default())
     }

@@ -89,6 +89,20 @@ pub fn parse(text: &str, api: Api, operation: Operation) -> Result<Query, Reques
     Ok(Query { framing, forwarded })
 }
 
+/// Returns whether the parameters ask for a stored response as a stream.
+///
+/// # Errors
+///
+/// Fails for a value that servers could read differently.
+pub fn asks_for_stream(forwarded: &[String]) -> Result<bool, RequestLineError> {
+    let mut values = forwarded.iter();
+    match values.find_map(|pair| pair.strip_prefix("stream")) {
+        None | Some("=false") => Ok(false),
+        Some("=true") => Ok(true),
+        Some(_) => Err(RequestLineError::Query("stream".to_owned())),
+    }
+}
+
 fn is_forwarded(name: &str, value: &str, api: Api, operation: Operation) -> bool {
     match (operation, name) {
         // Claude Code and beta clients mark every call.
@@ -145,6 +159,17 @@ mod tests {
         }
         let unknown = super::parse("alt=sse", Api::OpenAiResponses, Operation::Other);
         assert!(unknown.is_err());
+    }
+
+    #[test]
+    fn a_stored_response_is_streamed_if_its_query_says_so() {
+        let asks = |parameter: &str| asks_for_stream(&[parameter.to_owned()]);
+        assert_eq!(asks("include_obfuscation=true").ok(), Some(false));
+        assert_eq!(asks("stream=false").ok(), Some(false));
+        assert_eq!(asks("stream=true").ok(), Some(true));
+        for ambiguous in ["stream", "stream=", "stream=1", "stream=True"] {
+            assert!(asks(ambiguous).is_err(), "{ambiguous}");
+        }
     }
 
     #[test]

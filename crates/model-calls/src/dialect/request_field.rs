@@ -28,7 +28,7 @@ pub enum RequestField {
     Container,
     /// A thread that is stored upstream.
     Thread,
-    /// An MCP server that the model API calls, where hooks on tools run.
+    /// An MCP server that the model API calls.
     HostedServer,
     /// Other tools that the model API runs.
     HostedTool,
@@ -48,7 +48,7 @@ impl RequestField {
             Self::StoredFile => "hooks do not see files that are stored upstream",
             Self::Container => "hooks do not see files and skills in a container",
             Self::HostedServer => {
-                "hooks on BeforeTool and AfterTool do not see calls of MCP servers that run at the model API"
+                "hooks and policies do not see calls of MCP servers that run at the model API"
             }
             Self::HostedTool => {
                 "hooks on BeforeTool and AfterTool do not see calls of tools that run at the model API"
@@ -63,13 +63,13 @@ impl RequestField {
             Self::Conversation | Self::Thread => "continues a conversation that is stored upstream",
             Self::ItemReference => "names an item that is stored upstream",
             Self::Background => {
-                "makes a response that is fetched later, by methods that hooks do not see"
+                "makes a response that is fetched later, by `responses.retrieve`, where hooks and policies inspect it"
             }
             Self::StoredPrompt => "names a prompt, and maybe tools, that are stored upstream",
             Self::StoredFile => "is stored upstream, where hooks do not see it",
             Self::Container => "holds files and skills that hooks do not see",
             Self::HostedServer => {
-                "runs at the model API, where hooks on BeforeTool and AfterTool do not see its calls"
+                "runs at the model API, which calls it unseen; a `tool_guard` whose `allow` lists it allows it, too, unless enforcing hooks on BeforeTool or AfterTool run"
             }
             Self::HostedTool => {
                 "run at the model API: hooks and policies inspect their texts in the response, but BeforeTool and AfterTool do not run; `tool_guard` withholds them"

@@ -18,13 +18,14 @@ pub fn is_hosted_server(name: &str) -> bool {
     name.starts_with(PREFIX) || GEMINI.contains(&name)
 }
 
-/// Returns whether a request declares an MCP server that the model API calls.
+/// Returns the names of the MCP servers in a request that the model API calls.
 ///
 /// # Errors
 ///
 /// Fails if the tools are ambiguous.
-pub fn has_hosted_server(document: &Document) -> Result<bool> {
+pub fn hosted_servers(document: &Document) -> Result<Vec<String>> {
     let tools = repeated(document, TOOLS)?.unwrap_or_default();
-    let mut fields = tools.iter().flat_map(Document::fields);
-    Ok(fields.any(|(key, _)| is_hosted_server(&key)))
+    let names = tools.iter().flat_map(Document::fields);
+    let names = names.map(|(name, _)| name.into_owned());
+    Ok(names.filter(|name| is_hosted_server(name)).collect())
 }

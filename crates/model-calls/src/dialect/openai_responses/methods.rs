@@ -27,10 +27,11 @@ method_table! { OpenAiResponses:
     GET "/{version}/responses" "responses.connect" Other, Socket;
     POST "/{version}/responses/input_tokens" "responses.input_tokens" CountTokens, Open;
     POST "/{version}/responses/compact" "responses.compact" CountTokens, Open;
-    GET "/{version}/responses/{response}" "responses.retrieve" Other, ByName;
-    DELETE "/{version}/responses/{response}" "responses.delete" Other, ByName;
-    POST "/{version}/responses/{response}/cancel" "responses.cancel" Other, ByName;
+    // Hooks see the responses that these two return like created ones.
+    GET "/{version}/responses/{response}" "responses.retrieve" Generate, ByName;
+    POST "/{version}/responses/{response}/cancel" "responses.cancel" Generate, ByName;
     GET "/{version}/responses/{response}/input_items" "responses.input_items.list" Other, ByName;
+    DELETE "/{version}/responses/{response}" "responses.delete" Other, ByName;
     POST "/{version}/embeddings" "embeddings.create" Embed, Open;
     POST "/{version}/moderations" "moderations.create" Embed, Open;
     POST "/{version}/completions" "completions.create" Embed, ByName;

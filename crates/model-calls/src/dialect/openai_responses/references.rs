@@ -31,7 +31,7 @@ pub fn of_response(data: &Bytes) -> Result<Vec<ContentReference>> {
             let item = data.child(ITEM)?.unwrap_or_default();
             return Ok(compaction(&item)?.into_iter().collect());
         }
-        Some("response.completed" | "response.incomplete") => {
+        Some("response.created" | "response.completed" | "response.incomplete") => {
             data.child(&["response"])?.unwrap_or_default()
         }
         Some(_) => return Ok(Vec::new()),
@@ -40,10 +40,15 @@ pub fn of_response(data: &Bytes) -> Result<Vec<ContentReference>> {
     let mut references = Vec::new();
     let is_response = response.string(&["object"])?.as_deref() == Some("response");
     let is_stored = response.get(&["store"])? != Some(Value::Bool(false));
-    let status = response.string(&["status"])?;
-    let has_ended = matches!(status.as_deref(), Some("completed" | "incomplete"));
-    if is_response && is_stored && has_ended {
-        references.extend(response.string(ID)?.map(ContentReference::Response));
+    if is_response
+        && is_stored
+        && let Some(id) = response.string(ID)?
+    {
+        let status = response.string(&["status"])?;
+        if matches!(status.as_deref(), Some("completed" | "incomplete")) {
+            references.push(ContentReference::Response(id.clone()));
+        }
+        references.push(ContentReference::StoredResponse(id));
     }
     for item in response.children(OUTPUT)?.unwrap_or_default() {
         references.extend(compaction(&item)?);
@@ -69,23 +74,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_stored_responses_that_have_ended_leave_their_id() {
+    fn stored_responses_leave_their_id_and_can_be_continued_once_they_have_ended() {
         let response = |status: &str, store: Value| {
             let response = json!({
                 "object": "response", "id": "resp_1", "status": status, "store": store,
                 "output": [{ "type": "compaction", "encrypted_content": "abc" }],
             });
             let whole = of_response(&response.to_string().into()).unwrap();
-            let event = json!({ "type": format!("response.{status}"), "response": response });
-            if status != "in_progress" {
-                assert_eq!(of_response(&event.to_string().into()).unwrap(), whole);
-            }
+            let event = match status {
+                "in_progress" => "created",
+                status => status,
+            };
+            let event = json!({ "type": format!("response.{event}"), "response": response });
+            assert_eq!(of_response(&event.to_string().into()).unwrap(), whole);
             whole.len()
         };
-        assert_eq!(response("completed", Value::Null), 2);
-        assert_eq!(response("completed", json!(true)), 2);
-        assert_eq!(response("incomplete", json!(true)), 2);
+        assert_eq!(response("completed", Value::Null), 3);
+        assert_eq!(response("completed", json!(true)), 3);
+        assert_eq!(response("incomplete", json!(true)), 3);
         assert_eq!(response("completed", json!(false)), 1);
-        assert_eq!(response("in_progress", json!(true)), 1);
+        assert_eq!(response("in_progress", json!(true)), 2);
+        assert_eq!(response("in_progress", json!(false)), 1);
     }
 }

@@ -1,5 +1,6 @@
 //! Streams of server-sent events: events as chunks of the content form, and chunks as events.
 
+mod body_events;
 mod end_writer;
 mod event;
 mod event_labels;
@@ -14,7 +15,7 @@ mod text_piece;
 mod texts;
 mod writer;
 
-pub use self::{reader::EventReader, writer::EventWriter};
+pub use self::{body_events::body_events, reader::EventReader, writer::EventWriter};
 
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use crate::dialect::{
     google::fields::{CONTENTS, FUNCTION_RESPONSE, PARTS},
     openai_responses::{
         calls::{ToolCallKind, call_id},
-        fields::NAME,
+        fields::{ID, NAME},
         preceding::{is_same_reasoning, reasoning_of},
         request::{
             content::{read_blocks, write_blocks},
@@ -110,6 +110,7 @@ pub fn write_contents(
         new_items: NewItems::new(declarations, input)?,
         next: 0,
         waiting: Vec::new(),
+        has_lost_reasoning: false,
         added: Vec::new(),
         written: Vec::new(),
     };
@@ -159,8 +160,9 @@ fn calls_without_result(
 /// Writes the new list of items from start to end.
 ///
 /// INVARIANT: nothing is inserted between a reasoning item and the item that follows it, and
-/// a reasoning item is removed with that item. The agent has reasoning whose call was denied,
-/// without the call: it goes upstream with the call only.
+/// a reasoning item is removed with that item. The items of the model behind it lose their ids,
+/// with which the API would require it. The agent has reasoning whose call was denied, without the
+/// call: it goes upstream with the call only.
 struct ItemWriter<'a> {
     items: &'a [InputItem],
     /// Unedited contents by the indexes of their items.
@@ -173,6 +175,8 @@ struct ItemWriter<'a> {
     next: usize,
     /// Reasoning items, and hidden ones behind them, that wait for the next shown item.
     waiting: Vec<usize>,
+    /// True behind reasoning that was removed, until other reasoning or the end of the step.
+    has_lost_reasoning: bool,
     /// Texts that hooks added to screenshots. They follow all results of the step.
     added: Vec<Bytes>,
     written: Vec<Bytes>,
@@ -199,6 +203,10 @@ impl ItemWriter<'_> {
         } else {
             edit_item(item, original, content, &mut self.new_items)?
         };
+        self.has_lost_reasoning &= item.kind.is_of_step();
+        if self.has_lost_reasoning {
+            edited.iter_mut().try_for_each(remove_id)?;
+        }
         if !matches!(item.kind, InputKind::Result(_)) {
             self.write_added();
         } else if edited.len() > 1 {
@@ -251,13 +259,17 @@ impl ItemWriter<'_> {
                 InputKind::Reasoning => {
                     if !self.is_returned(&item.document)? {
                         self.waiting.push(index);
+                        self.has_lost_reasoning = false;
                     }
                 }
                 InputKind::System | InputKind::Hidden if !self.waiting.is_empty() => {
                     self.waiting.push(index);
                 }
                 InputKind::System | InputKind::Hidden => self.written.extend(item.written()),
-                _ => self.drop_reasoning(),
+                kind => {
+                    self.drop_reasoning();
+                    self.has_lost_reasoning &= kind.is_of_step();
+                }
             }
         }
         self.next = self.next.max(end);
@@ -283,9 +295,19 @@ impl ItemWriter<'_> {
             let item = items.get(*index);
             item.is_some_and(|item| item.kind != InputKind::Reasoning)
         };
+        let count = self.waiting.len();
         self.waiting.retain(is_hidden);
+        self.has_lost_reasoning |= self.waiting.len() < count;
         self.keep_waiting();
     }
+}
+
+/// Removes the id of an item.
+fn remove_id(item: &mut Bytes) -> Result<()> {
+    let mut document = Document::from_checked(item.clone())?;
+    document.remove(ID)?;
+    *item = document.to_bytes();
+    Ok(())
 }
 
 /// Returns the items that replace an edited one.

@@ -71,6 +71,11 @@ impl InputKind {
         })
     }
 
+    /// Returns whether the item is of a step of the model, behind its reasoning.
+    pub const fn is_of_step(self) -> bool {
+        matches!(self, Self::Assistant | Self::Call(_) | Self::Hosted)
+    }
+
     fn of_message(item: &Document) -> Result<Self> {
         match item.string(ROLE)?.as_deref() {
             Some("user") => Ok(Self::User),

@@ -191,6 +191,23 @@ fn a_removed_message_removes_its_reasoning_and_nothing_else() {
     assert_eq!(opened.close(), expected);
 }
 
+#[test]
+fn a_call_behind_removed_reasoning_loses_its_id() {
+    let mut value = request();
+    let items = value["input"].as_array_mut().unwrap();
+    items.remove(4);
+    let mut opened = Opened::new(&value);
+    opened.write(&json!({ "messages": [
+        { "role": "user", "content": "hi" },
+        { "role": "user", "content": "next" },
+    ] }));
+    let mut expected = value;
+    let items = expected["input"].as_array_mut().unwrap();
+    items.drain(2..4);
+    assert!(items[2].as_object_mut().unwrap().remove("id").is_some());
+    assert_eq!(opened.close(), expected);
+}
+
 /// A request after the result of its function call was replaced by `hidden`.
 fn with_hidden_result(request: &Value) -> Value {
     let mut opened = Opened::new(request);

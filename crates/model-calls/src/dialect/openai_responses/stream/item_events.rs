@@ -10,7 +10,7 @@ use crate::dialect::{
     openai_responses::{
         calls::ToolCallKind,
         fields::{ARGUMENTS, ID, INPUT, ITEM, STATUS, TYPE},
-        response::item::{OutputKind, item_parts},
+        response::item::{BLOCK_LISTS, OutputKind, item_parts},
         stream::{
             event::{DELTA, EventClass, OBFUSCATION, StreamEvent},
             sender::EventSender,
@@ -112,14 +112,7 @@ pub fn send_complete(
     index: u64,
     item: &Document,
 ) -> Result<()> {
-    let mut start = item.clone();
-    let field = text_input(item)?;
-    if let Some(field) = field {
-        start.set(&[field], &json!(""))?;
-    }
-    if first_byte(&start, STATUS)?.is_some() {
-        start.set(STATUS, &json!("in_progress"))?;
-    }
+    let (start, field) = (beginning_of(item)?, text_input(item)?);
     let with_item = |item: &Document| -> Result<Value> {
         Ok(json!({ "output_index": index, "item": to_value(item)? }))
     };
@@ -138,4 +131,23 @@ pub fn send_complete(
     }
     sender.send_synthetic(out, "response.output_item.done", with_item(item)?);
     Ok(())
+}
+
+/// Returns a complete item as it begins: without its texts and the arguments that follow.
+pub fn beginning_of(item: &Document) -> Result<Document> {
+    let mut start = item.clone();
+    if let Some(field) = text_input(item)? {
+        start.set(&[field], &json!(""))?;
+    }
+    if OutputKind::of(item)?.is_streamed() {
+        for (field, _) in BLOCK_LISTS {
+            if start.has(field) {
+                start.set(field, &json!([]))?;
+            }
+        }
+    }
+    if first_byte(&start, STATUS)?.is_some() {
+        start.set(STATUS, &json!("in_progress"))?;
+    }
+    Ok(start)
 }

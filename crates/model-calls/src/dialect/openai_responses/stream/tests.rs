@@ -33,6 +33,43 @@ fn an_unedited_stream_keeps_its_bytes() {
 }
 
 #[test]
+fn a_whole_response_becomes_the_events_of_a_stream() {
+    let items = [
+        Item::Reasoning("think".to_owned()),
+        text(&["Hello"]),
+        Item::Search("q".to_owned()),
+        call("read"),
+        Item::Custom("free text".to_owned()),
+    ];
+    let streamed = stream_of("r1", &items);
+    let end: Value = serde_json::from_slice(streamed.last().unwrap()).unwrap();
+    let mut body = end["response"].clone();
+
+    let events = body_events(&body.to_string().into()).unwrap();
+
+    let chunks = chunks_of(&events);
+    assert_eq!(written(&chunks), sse(&events));
+    checked(&sse(&events));
+    let names = |events: &[Bytes]| -> Vec<Value> {
+        let events = events.iter();
+        let events = events.map(|event| serde_json::from_slice::<Value>(event).unwrap());
+        events.map(|event| event["type"].clone()).collect()
+    };
+    let mut expected = names(&streamed);
+    // The test stream has calls in two pieces, and events about the progress of a search.
+    expected.dedup();
+    expected.retain(|name| !name.as_str().unwrap().contains("web_search"));
+    assert_eq!(names(&events), expected);
+
+    // One that has not ended has no end, and one with an unknown status has.
+    body["status"] = "in_progress".into();
+    let running = body_events(&body.to_string().into()).unwrap();
+    assert_eq!(running.len(), events.len() - 1);
+    let event = json!({ "type": "error", "message": "m" }).to_string();
+    assert_eq!(body_events(&event.clone().into()).unwrap(), [event]);
+}
+
+#[test]
 fn an_item_may_begin_after_a_piece_without_an_index() {
     let mut data = stream_of("r1", &[text(&["a"])]);
     let piece = json!({ "type": "response.output_text.delta", "sequence_number": 2, "delta": "x" });

@@ -1,14 +1,19 @@
-//! Methods on cached content: get, update and delete.
+//! Methods on content that the model API keeps for its creator: on cached content get, update and
+//! delete, on stored responses what returns no answer of a model.
+
+use std::sync::Arc;
 
 use axum::{body::Body, response::Response};
 use http::Method;
 
 use super::{
-    cache_owner, passthrough, reply, request_body, request_context::RequestContext, upstream_call,
+    cache_owner, earlier_responses, passthrough, reply, request_body,
+    request_context::RequestContext, upstream_call,
 };
 use crate::{
-    dialect::{self, Call, DialectError},
+    dialect::{self, Call, ContentReference, DialectError},
     error::{ApiError, ErrorReason},
+    state::content_name,
     upstream::headers::ResponseUse,
 };
 
@@ -16,7 +21,7 @@ use crate::{
 const UPDATABLE_FIELDS: [&str; 5] = ["ttl", "expireTime", "expire_time", "name", "etag"];
 
 /// Forwards a method on a cache of the caller's.
-pub(super) async fn forward(
+pub(super) async fn forward_cache(
     context: Box<RequestContext>,
     call: Call,
     body: Body,
@@ -31,6 +36,24 @@ pub(super) async fn forward(
     let response = passthrough::forward(context, call, body).await?;
     if is_delete && response.status().is_success() {
         owners.remove(&name);
+    }
+    Ok(response)
+}
+
+/// Forwards a method on a stored response of the caller's.
+pub(super) async fn forward_response(
+    context: Box<RequestContext>,
+    call: Call,
+    body: Body,
+) -> Result<Response, ApiError> {
+    earlier_responses::check_owner(&context, &call)?;
+    let owners = Arc::clone(&context.earlier_responses);
+    let is_delete = context.head.method == Method::DELETE;
+    let id = call.stored_response().unwrap_or_default().to_owned();
+    let response = passthrough::forward(context, call, body).await?;
+    if is_delete && response.status().is_success() {
+        owners.remove(&content_name(&ContentReference::Response(id.clone())));
+        owners.remove(&content_name(&ContentReference::StoredResponse(id)));
     }
     Ok(response)
 }
