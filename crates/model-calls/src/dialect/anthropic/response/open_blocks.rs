@@ -131,13 +131,12 @@ impl OpenBlocks {
             return;
         }
         block.unwritten.push_str(read);
-        match written.filter(|written| block.unwritten.starts_with(written)) {
-            Some(written) => drop(block.unwritten.drain(..written.len())),
-            None => {
-                block.is_edited = true;
-                let is_piece = |event: &MessageEvent| event.kind == MessageEventKind::BlockDelta;
-                block.waiting.retain(|event| !is_piece(event));
-            }
+        if let Some(rest) = written.and_then(|written| block.unwritten.strip_prefix(written)) {
+            block.unwritten = rest.to_owned();
+        } else {
+            block.is_edited = true;
+            let is_piece = |event: &MessageEvent| event.kind == MessageEventKind::BlockDelta;
+            block.waiting.retain(|event| !is_piece(event));
         }
     }
 

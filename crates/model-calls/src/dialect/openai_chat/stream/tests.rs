@@ -794,7 +794,7 @@ fn token_counts_are_in_the_event_that_ends_the_last_choice() {
         let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
         let mut reader = ChatChunkReader::default();
         for event in events {
-            for (form, wire) in reader.read_event(event.clone()).unwrap() {
+            if let Some((form, wire)) = reader.read_event(event.clone()).unwrap() {
                 let form = Document::from_checked(form.to_string().into()).unwrap();
                 let (before, after) = (&form, &form);
                 let edit = ChunkEdit { before, after };
