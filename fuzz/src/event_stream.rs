@@ -2,6 +2,8 @@
 //! again, and an edited one is written without a panic. Input: a byte that selects the API,
 //! then an event per line.
 
+use std::collections::BTreeSet;
+
 use bytes::{Bytes, BytesMut};
 use hookgate::dialect::{
     self, Api, CallDecision, Dialect, Framing, ResponseDocument, ResponseTextEditor, TextChannel,
@@ -66,11 +68,13 @@ pub fn run(bytes: &[u8]) {
     }
     write(dialect.chunk_writer(Framing::Sse), &edited);
 
+    let mut spoken = BTreeSet::new();
     for chunk in &mut chunks {
+        spoken.extend(chunk.spoken_candidates());
         let Ok(calls) = chunk.calls() else { return };
         let decisions = calls.iter().map(|_| CallDecision::Refuse("no".to_owned()));
         if chunk.decide_calls(decisions.collect()).is_err()
-            || chunk.explain_withheld_calls().is_err()
+            || chunk.explain_withheld_calls(&spoken).is_err()
         {
             return;
         }

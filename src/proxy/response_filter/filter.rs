@@ -13,8 +13,8 @@ use super::refusal::{Filtered, Refusal};
 use crate::{
     config::AskMode,
     dialect::{
-        self, AllowedFunctions, CallDecision, DialectError, FinishEdits, FunctionCall,
-        PartialCalls, ResponseDocument,
+        self, AllowedFunctions, CallDecision, DialectError, EditedCandidates, FinishEdits,
+        FunctionCall, PartialCalls, ResponseDocument,
     },
     error::ApiError,
     event::{
@@ -48,6 +48,8 @@ pub struct ResponseFilter<'a> {
     partial_calls: PartialCalls,
     /// Finish reasons of hooks for the end of the response, which hooks do not see.
     finish_edits: FinishEdits,
+    /// Candidates whose texts hooks have edited.
+    edited_candidates: EditedCandidates,
     fires_before_tool: bool,
     /// True if the response may have calls of a shell that runs upstream.
     may_have_hosted_shell: bool,
@@ -94,6 +96,7 @@ impl<'a> ResponseFilter<'a> {
             allowed,
             partial_calls: PartialCalls::default(),
             finish_edits: FinishEdits::default(),
+            edited_candidates: EditedCandidates::default(),
             fires_before_tool,
             may_have_hosted_shell: dialect::may_have_hosted_shell(
                 &request.call,
@@ -190,6 +193,7 @@ impl<'a> ResponseFilter<'a> {
             }
             runs = Vec::new();
         }
+        self.edited_candidates.remove_copies(&mut chunk)?;
         let inspected = self.last_policies.inspect(&mut chunk, position)?;
         runs.extend(self.record_policies(inspected));
         match self.conclude(chunk, runs)? {
@@ -231,7 +235,7 @@ impl<'a> ResponseFilter<'a> {
             FlowVerdict::Proceed(None) => Ok(Continue(())),
             FlowVerdict::Proceed(Some(mut mutation)) => {
                 self.finish_edits.take(chunk, &mut mutation)?;
-                let ignored = chunk.write(&mutation)?;
+                let ignored = self.edited_candidates.write(chunk, &mutation)?;
                 self.context.record(&ExchangeEvent::EditsIgnored(&ignored));
                 self.context.record_action(ExchangeAction::Edit);
                 Ok(Continue(()))

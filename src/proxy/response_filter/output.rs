@@ -1,6 +1,6 @@
 //! Destinations of filtered responses: one JSON body, or a stream.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{body::Body, response::Response};
 use bytes::BytesMut;
@@ -28,6 +28,8 @@ pub struct Output {
     is_started: bool,
     /// True if a part of the stream has gone to the agent.
     is_sent: bool,
+    /// Indexes of the candidates beside the first one that are written without their ends.
+    open_alternatives: BTreeSet<u64>,
     form: OutputForm,
 }
 
@@ -56,6 +58,7 @@ impl Output {
             responder,
             is_started: false,
             is_sent: false,
+            open_alternatives: BTreeSet::new(),
             form: OutputForm::Whole { head, chunks },
         }
     }
@@ -65,6 +68,7 @@ impl Output {
         Self {
             is_started: false,
             is_sent: false,
+            open_alternatives: BTreeSet::new(),
             form: OutputForm::Stream {
                 framing,
                 writer: responder.dialect.chunk_writer(framing),
@@ -123,6 +127,7 @@ impl Output {
             emitted.map_err(unreadable_response)?;
             turn.steps.record_sent(&document);
             self.is_started = true;
+            document.note_alternatives(&mut self.open_alternatives);
             match &mut self.form {
                 OutputForm::Whole { chunks, .. } => {
                     if document.has_error().map_err(unreadable_response)? {
@@ -197,6 +202,7 @@ impl Output {
                 if turn.has_emitted_text {
                     chunk.start_paragraph()?;
                 }
+                chunk.end_alternatives(&self.open_alternatives)?;
                 turn.steps.record_answer_edit(&[], &chunk.to_bytes());
                 self.write(turn, vec![chunk])?;
             }

@@ -3,7 +3,10 @@
 //! Text passes at once. From the first function call on, everything waits until all calls of
 //! the response are decided: an agent runs every call of a step that it has received.
 
-use std::ops::ControlFlow::{self, Break, Continue};
+use std::{
+    collections::BTreeSet,
+    ops::ControlFlow::{self, Break, Continue},
+};
 
 use bytes::Bytes;
 
@@ -42,6 +45,8 @@ pub struct ResponseBuffer<'a> {
     pub has_alternatives: bool,
     /// Effect of the response on its turn, if it has no calls.
     pub turn_effect: TurnEffect,
+    /// Indexes of the candidates that have text so far.
+    spoken: BTreeSet<u64>,
     /// True if text of the response has gone to the agent.
     pub has_sent_text: bool,
     held: Vec<ResponseDocument>,
@@ -97,6 +102,7 @@ impl<'a> ResponseBuffer<'a> {
             hosted_calls: std::mem::take(&mut turn.hosted_calls),
             usage: RawUsage::default(),
             has_alternatives: false,
+            spoken: BTreeSet::new(),
             turn_effect: TurnEffect::Ends,
             has_sent_text: false,
             held: Vec::new(),
@@ -183,6 +189,7 @@ impl<'a> ResponseBuffer<'a> {
         }
         self.calls.extend(chunk.proposed_calls()?);
         self.text.extend(chunk.plain_texts());
+        self.spoken.extend(chunk.spoken_candidates());
         if let Some(usage) = chunk.usage()? {
             if self.context.snapshot.audit.is_some()
                 && let Some(counts) = ReportedTokens::parse(usage.as_bytes()).usage()
@@ -271,7 +278,7 @@ impl<'a> ResponseBuffer<'a> {
     pub fn release(&mut self) -> Result<Vec<ResponseDocument>, ApiError> {
         let mut held = std::mem::take(&mut self.held);
         for chunk in held.iter_mut().filter(|chunk| chunk.has_withheld_calls()) {
-            let explained = chunk.explain_withheld_calls();
+            let explained = chunk.explain_withheld_calls(&self.spoken);
             explained.map_err(unreadable_response)?;
         }
         Ok(held)

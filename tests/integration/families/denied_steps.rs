@@ -320,3 +320,24 @@ async fn an_edited_answer_keeps_its_stop_reason() {
     assert!(text.contains("REDACTED"), "{text}");
     assert!(text.contains(r#""stop_sequence":"END""#), "{text}");
 }
+
+#[tokio::test]
+async fn thinking_that_a_denial_cuts_off_does_not_go_upstream() {
+    let deny = "policies: [{ policy: redact, detect: [], patterns: { s: secret }, action: deny, reason: no }]\n";
+    let first = json!([thinking("t1"), thinking("a secret plan"), text("found")]);
+    let upstream = model(&first, &json!([text("ok")])).await;
+    let gateway = Family::Anthropic.gateway(&upstream, deny).await;
+    let answer = ask(&gateway, true, &[]).await;
+    let received = blocks(true, &answer);
+    let [signed, cut, reason] = received.as_slice() else {
+        panic!("{received:?}");
+    };
+    assert_eq!(
+        (&cut["type"], &cut["signature"]),
+        (&json!("thinking"), &json!(""))
+    );
+
+    ask(&gateway, true, &[json!(received)]).await;
+
+    assert_eq!(asked(&upstream)[1]["content"], json!([signed, reason]));
+}

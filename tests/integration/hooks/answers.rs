@@ -203,3 +203,123 @@ async fn a_denial_of_the_first_chunk_is_an_error_if_denials_are_errors() {
     assert_eq!((unary.status, streamed.status), (403, 403));
     assert_eq!(streamed.json()["error"]["message"], "not that");
 }
+
+/// Upstream with these chunks, as a stream and merged as one answer.
+async fn upstream_of(whole: &Value, chunks: &Value) -> Upstream {
+    let line = |method, response| json!({ "method": method, "response": response }).to_string();
+    let script = [
+        line("generateContent", whole),
+        line("generateContentStream", chunks),
+    ];
+    Upstream::scripted(&script.join("\n")).await
+}
+
+#[tokio::test]
+async fn a_changed_text_has_no_copy_in_fields_beside_it() {
+    let metadata = json!({
+        "groundingChunks": [{ "web": { "uri": "https://source.test" } }],
+        "groundingSupports": [{ "segment": { "text": "secret" } }],
+    });
+    let candidate = |text: &str| {
+        let tokens = json!({ "chosenCandidates": [{ "token": text }] });
+        let content = json!({ "role": "model", "parts": [{ "text": text }] });
+        json!({ "content": content, "index": 0, "logprobsResult": tokens })
+    };
+    let mut last = candidate("");
+    last["groundingMetadata"] = metadata.clone();
+    last["finishReason"] = "STOP".into();
+    let mut whole = candidate("secret");
+    whole["groundingMetadata"] = metadata;
+    let chunks = json!([{ "candidates": [candidate("secret")] }, { "candidates": [last] }]);
+    for after_model in ["chunk", "buffered"] {
+        let upstream = upstream_of(&json!({ "candidates": [whole] }), &chunks).await;
+        let command = format!("input=$(cat); {}", on_secret(&masked()));
+        let hooks = hook::config(&[("AfterModel", hook::command("after", &command))]);
+        let config = format!("{hooks}after_model: {after_model}\n");
+        let gate = TestGateway::start(&upstream, &config).await;
+
+        let unary = gate.agent().generate(MODEL, &prompt("hello")).await;
+        let stream = gate.agent().stream(MODEL, &prompt("hello")).await;
+
+        for answer in [unary.text(), stream.text()] {
+            assert!(!answer.contains("secret"), "{after_model}: {answer}");
+            assert!(answer.contains("[x]") && answer.contains("source.test"));
+        }
+    }
+}
+
+/// The texts and the finish reason of a candidate.
+fn candidate(chunks: &[Value], index: u64) -> (String, Value) {
+    let candidates = chunks
+        .iter()
+        .flat_map(|chunk| chunk["candidates"].as_array().unwrap());
+    let (mut text, mut end) = (String::new(), Value::Null);
+    for candidate in candidates.filter(|candidate| candidate["index"] == index) {
+        for part in candidate["content"]["parts"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            text.push_str(part["text"].as_str().unwrap_or_default());
+        }
+        if let Some(reason) = candidate.get("finishReason") {
+            end = reason.clone();
+        }
+    }
+    (text, end)
+}
+
+#[tokio::test]
+async fn a_denied_call_is_explained_in_a_paragraph_of_each_candidate() {
+    let text = |index: u64| json!({ "content": { "role": "model", "parts": [{ "text": "a" }] }, "index": index });
+    let call = |index: u64| {
+        let parts = json!([{ "functionCall": { "name": "rm", "args": {} } }]);
+        json!({ "content": { "role": "model", "parts": parts }, "index": index, "finishReason": "STOP" })
+    };
+    let whole = |index: u64| {
+        let mut whole = call(index);
+        whole["content"]["parts"] =
+            json!([{ "text": "a" }, { "functionCall": { "name": "rm", "args": {} } }]);
+        whole
+    };
+    let chunks = json!([
+        { "candidates": [text(0), text(1)] },
+        { "candidates": [call(0)] },
+        { "candidates": [call(1)] },
+    ]);
+    let whole = json!({ "candidates": [whole(0), whole(1)] });
+    let upstream = upstream_of(&whole, &chunks).await;
+    let config = "policies: [{ policy: tool_guard, deny: [rm], reason: no }]\n";
+    let gate = TestGateway::start(&upstream, config).await;
+    let mut body = prompt("hello");
+    body["tools"] = json!([{ "functionDeclarations": [{ "name": "rm" }] }]);
+
+    let unary = gate.agent().generate(MODEL, &body).await.json();
+    let stream = gate.agent().stream(MODEL, &body).await.events();
+
+    let explained = ("a\n\nTool execution blocked: no".to_owned(), json!("STOP"));
+    for chunks in [vec![unary], stream] {
+        for index in [0, 1] {
+            assert_eq!(candidate(&chunks, index), explained, "{index} {chunks:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_denial_in_a_stream_ends_all_candidates() {
+    let text = |index: u64, text: &str| json!({ "content": { "role": "model", "parts": [{ "text": text }] }, "index": index });
+    let chunks = json!([
+        { "candidates": [text(0, "a "), text(1, "b ")] },
+        { "candidates": [text(0, "secret")] },
+        { "candidates": [text(1, "c")] },
+    ]);
+    let upstream = upstream_of(&json!({}), &chunks).await;
+    let config = "policies: [{ policy: redact, detect: [], patterns: { s: secret }, action: deny, reason: no }]\n";
+    let gate = TestGateway::start(&upstream, config).await;
+
+    let stream = gate.agent().stream(MODEL, &prompt("hello")).await.events();
+
+    let ends = [0, 1].map(|index| candidate(&stream, index).1);
+    assert_eq!(ends, ["STOP", "STOP"], "{stream:?}");
+    assert!(candidate(&stream, 0).0.ends_with("no"));
+}

@@ -31,7 +31,8 @@ pub use self::{
         write_request, write_tool_selection,
     },
     response::{
-        CallDecision, FinishEdits, MergedChunks, ModelStep, PartialCalls, ProposedCall, RawUsage,
-        ResponseDocument, build_response, build_text_response, denied_calls, denied_step,
+        CallDecision, EditedCandidates, FinishEdits, MergedChunks, ModelStep, PartialCalls,
+        ProposedCall, RawUsage, ResponseDocument, build_response, build_text_response,
+        denied_calls, denied_step,
     },
 };

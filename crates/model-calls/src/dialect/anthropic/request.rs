@@ -2,6 +2,7 @@
 
 mod billing_header;
 mod block_part;
+mod cut_thinking;
 mod declared_tools;
 mod input_messages;
 mod parameters;

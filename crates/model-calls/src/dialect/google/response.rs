@@ -7,6 +7,7 @@ mod chunk_merge;
 mod chunk_reader;
 mod chunk_writer;
 pub mod document;
+mod edited_candidates;
 pub mod ending_error;
 pub mod envelope;
 mod finish_edits;
@@ -25,6 +26,7 @@ pub use self::{
     chunk_reader::{ChunkReader, open_response},
     chunk_writer::ChunkWriter,
     document::ResponseDocument,
+    edited_candidates::EditedCandidates,
     finish_edits::FinishEdits,
     function_calls::{denied_calls, denied_step},
     model_step::ModelStep,

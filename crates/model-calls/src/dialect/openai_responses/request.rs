@@ -3,6 +3,7 @@
 mod choice;
 mod content;
 mod contents;
+mod cut_reasoning;
 mod declarations;
 mod input;
 mod item_labels;
@@ -27,6 +28,7 @@ use crate::dialect::{
     openai_responses::request::{
         choice::{read_choice, write_choice},
         contents::{read_contents, write_contents},
+        cut_reasoning::remove_cut_reasoning,
         declarations::Declarations,
         input::Input,
         item_labels::REQUEST_LABELS,
@@ -58,7 +60,7 @@ pub fn read_content_form(body: &Document) -> Result<Document> {
 }
 
 /// Writes an edited content form back into its request. A request without edits keeps its
-/// bytes.
+/// bytes, except for reasoning that was cut off.
 ///
 /// # Errors
 ///
@@ -73,6 +75,9 @@ pub fn close_request(call: &Call, body: &Document, form: &Document) -> Result<By
         }
     }
     write_storage(&mut edited, call)?;
+    if !matches!(call.operation, Operation::Embed | Operation::BatchEmbed) {
+        remove_cut_reasoning(&mut edited)?;
+    }
     Ok(edited.to_bytes())
 }
 

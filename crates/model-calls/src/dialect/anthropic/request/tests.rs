@@ -667,3 +667,30 @@ fn the_session_is_in_the_metadata() {
     );
     assert_eq!(session("someone"), None);
 }
+
+#[test]
+fn thinking_that_was_cut_off_is_removed() {
+    let unsigned =
+        |signature: Value| json!({ "type": "thinking", "thinking": "a", "signature": signature });
+    let signed = unsigned("s".into());
+    let text = json!({ "type": "text", "text": "denied" });
+    let call = json!({ "type": "tool_use", "id": "t", "name": "f", "input": {} });
+    let result = json!([{ "type": "tool_result", "tool_use_id": "t", "content": "r" }]);
+    let answer = |content: Value| json!({ "role": "assistant", "content": content });
+    let user = json!({ "role": "user", "content": "b" });
+    let missing = json!({ "type": "thinking", "thinking": "" });
+    let messages = json!([
+        user,
+        answer(json!([signed, unsigned("".into()), text])),
+        user,
+        answer(json!([missing])),
+        user,
+        answer(json!([unsigned(Value::Null), call])),
+        { "role": "user", "content": result },
+    ]);
+    let sent = edited(&request(&messages), |_| ());
+    let mut expected = messages;
+    expected[1] = answer(json!([signed, text]));
+    expected.as_array_mut().unwrap().remove(3);
+    assert_eq!(sent["messages"], expected);
+}

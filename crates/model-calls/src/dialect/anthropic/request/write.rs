@@ -9,6 +9,7 @@ use crate::dialect::{
         block_edit::{create_blocks, edit_blocks},
         fields::{CONTENT, CONTENTS, MODEL, PARTS, type_of},
         request::{
+            cut_thinking::remove_cut_thinking,
             input_messages::{InputMessage, MESSAGES, read_messages},
             parameters::write_parameters,
             read::{FALLBACKS, ReadBody},
@@ -22,7 +23,8 @@ use crate::dialect::{
     error::Result,
 };
 
-/// Returns the body for upstream. What is equal in `form` and the body keeps its bytes.
+/// Returns the body for upstream. What is equal in `form` and the body keeps its bytes, except for
+/// thinking that was cut off.
 ///
 /// # Errors
 ///
@@ -33,6 +35,7 @@ pub fn close_body(call: &Call, body: &Document, form: &Document) -> Result<Bytes
     if form.is_edited() {
         write_form(&mut edited, ReadBody::read(body)?, form)?;
     }
+    remove_cut_thinking(&mut edited)?;
     Ok(edited.to_bytes())
 }
 

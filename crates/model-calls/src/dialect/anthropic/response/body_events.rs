@@ -1,13 +1,14 @@
-//! The events of a whole message, which some servers send in answer to a request for a stream.
+//! The events of whole blocks, and of a whole message, which some servers send in answer to a request
+//! for a stream.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
 
 use crate::dialect::{
     anthropic::{
         block_edit::THINKING,
         fields::{CONTENT, TEXT, parse_strict, string_bytes, type_of},
-        response::message_event::{BLOCK_DELTA, CONTENT_BLOCK, DELTA, MESSAGE},
+        response::message_event::{BLOCK_DELTA, CONTENT_BLOCK, DELTA, MESSAGE, MessageEvent},
         tool_use::INPUT,
     },
     document::{Document, copy_field, elements, is_set, to_document},
@@ -35,6 +36,14 @@ pub fn body_events(body: &Bytes) -> Result<Vec<Bytes>> {
     }
 }
 
+/// Writes the events of a block.
+pub fn write_block(out: &mut BytesMut, index: u64, block: &Document) -> Result<()> {
+    for event in block_events(index, block)? {
+        MessageEvent::read(&event)?.write(out);
+    }
+    Ok(())
+}
+
 fn message_events(message: &Document) -> Result<Vec<Bytes>> {
     let mut started = message.clone();
     started.set(CONTENT, &json!([]))?;
@@ -50,7 +59,7 @@ fn message_events(message: &Document) -> Result<Vec<Bytes>> {
     let mut start = to_document(&json!({ "type": "message_start" }))?;
     start.set_child(MESSAGE, &started)?;
     let mut events = vec![start.to_bytes()];
-    for (index, block) in message.children(CONTENT)?.iter().flatten().enumerate() {
+    for (index, block) in (0..).zip(message.children(CONTENT)?.iter().flatten()) {
         events.append(&mut block_events(index, block)?);
     }
     let mut end = to_document(&json!({ "type": "message_delta" }))?;
@@ -64,7 +73,7 @@ fn message_events(message: &Document) -> Result<Vec<Bytes>> {
 
 /// Returns the events of a block. Clients expect texts and inputs in pieces, and ignore them in the
 /// event with which the block starts.
-fn block_events(index: usize, block: &Document) -> Result<Vec<Bytes>> {
+fn block_events(index: u64, block: &Document) -> Result<Vec<Bytes>> {
     let mut started = block.clone();
     let mut deltas = Vec::new();
     match type_of(block)?.as_str() {
@@ -120,7 +129,7 @@ fn new_delta(kind: &str, field: &str, value: Bytes) -> Result<Document> {
     Ok(delta)
 }
 
-fn block_event(kind: &str, index: usize, field: &[&str], value: &Document) -> Result<Bytes> {
+fn block_event(kind: &str, index: u64, field: &[&str], value: &Document) -> Result<Bytes> {
     let mut event = to_document(&json!({ "type": kind, "index": index }))?;
     event.set_child(field, value)?;
     Ok(event.to_bytes())

@@ -1,37 +1,16 @@
-//! Events of whole blocks: calls with their arguments, and synthetic blocks.
+//! Events of calls, with their arguments.
 
-use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use crate::dialect::{
     anthropic::{
         fields::{ARGUMENTS, BLOCK, FUNCTION_CALL},
-        response::message_event::{CONTENT_BLOCK, DELTA, MessageEvent, MessageEventKind},
+        response::message_event::{DELTA, MessageEvent, MessageEventKind},
         tool_use::INPUT,
     },
     document::Document,
     error::Result,
 };
-
-/// Writes a whole block.
-pub fn write_block(out: &mut BytesMut, index: u64, block: &Document) -> Result<()> {
-    let mut start = MessageEvent::from_json(&json!({
-        "type": "content_block_start",
-        "index": index,
-    }))?;
-    let mut shown = block.clone();
-    let input = block.get(INPUT)?;
-    if input.is_some() {
-        shown.set(INPUT, &json!({}))?;
-    }
-    start.document.set_child(CONTENT_BLOCK, &shown)?;
-    start.write(out);
-    if let Some(input) = input {
-        json_delta(index, &input)?.write(out);
-    }
-    MessageEvent::block_stop(index)?.write(out);
-    Ok(())
-}
 
 /// Returns the arguments in an edited part.
 pub fn edited_input(part: &Document) -> Result<Option<Value>> {

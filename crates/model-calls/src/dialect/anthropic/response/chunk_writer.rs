@@ -10,7 +10,8 @@ use crate::dialect::{
         block_edit::create_blocks,
         fields::{BLOCK, FUNCTION_CALL, TEXT, type_of},
         response::{
-            call_events::{collected_input, edited_input, with_input, write_block},
+            body_events::write_block,
+            call_events::{collected_input, edited_input, with_input},
             message::synthetic_message,
             message_end::{MessageEnd, is_end, own_error},
             message_event::{
@@ -18,7 +19,7 @@ use crate::dialect::{
             },
             message_labels::visit_event,
             open_blocks::{OpenBlockKind, OpenBlocks},
-            part_queue::PartQueue,
+            part_queue::{EditedBlock, PartQueue, take_block},
         },
     },
     api_dialect::WriteChunks,
@@ -50,14 +51,6 @@ enum MessageState {
     Open,
     /// An error of the API ended the stream.
     Failed,
-}
-
-/// The block of an event, after edits.
-enum EditedBlock {
-    /// The chunk is not edited.
-    Same,
-    Removed,
-    Changed(Document),
 }
 
 impl WriteChunks for MessageWriter {
@@ -211,20 +204,22 @@ impl MessageWriter {
             }
         };
         let old = block.string(field)?.unwrap_or_default();
-        let mut text = old.clone();
+        let mut text = Some(old.clone());
         if let Some(parts) = parts {
             text = parts.take_texts(kind == OpenBlockKind::Thinking)?;
-            if text != old {
-                block.set(field, &json!(text))?;
+            let new = text.as_deref().unwrap_or_default();
+            if new != old {
+                block.set(field, &json!(new))?;
                 event.document.set_child(CONTENT_BLOCK, &block)?;
             }
         }
         let index = event.index;
         self.blocks.start(out, event, kind)?;
-        if kind == OpenBlockKind::Text && !text.is_empty() {
+        if !old.is_empty() {
+            self.blocks.note_text(index, &old, text.as_deref());
+        }
+        if kind == OpenBlockKind::Text && text.is_some_and(|text| !text.is_empty()) {
             self.blocks.write_waiting(out);
-        } else if text != old {
-            self.blocks.blank(index);
         }
         Ok(())
     }
@@ -260,11 +255,13 @@ impl MessageWriter {
             }
         };
         let text = parts.take_texts(thoughts)?;
-        if text.is_empty() {
-            self.blocks.blank(event.index);
+        let old = delta.string(field)?;
+        let read = old.as_deref().unwrap_or_default();
+        self.blocks.note_text(event.index, read, text.as_deref());
+        let Some(text) = text.filter(|text| !text.is_empty()) else {
             return Ok(());
-        }
-        if delta.string(field)?.as_ref() != Some(&text) {
+        };
+        if old.as_ref() != Some(&text) {
             delta.set(field, &json!(text))?;
             event.document.set_child(DELTA, &delta)?;
         }
@@ -298,9 +295,10 @@ impl MessageWriter {
             Some((OpenBlockKind::Other, _)) | None => return Ok(()),
         };
         let text = parts.take_texts(thoughts)?;
-        if text.is_empty() {
+        let Some(text) = text.filter(|text| !text.is_empty()) else {
             return Ok(());
-        }
+        };
+        self.blocks.note_text(input, "", Some(&text));
         let event = MessageEvent::text_delta(input, kind, &text)?;
         self.blocks.write(out, event)
     }
@@ -346,19 +344,27 @@ impl MessageWriter {
         parts: Option<PartQueue>,
         is_own: bool,
     ) -> Result<()> {
-        for part in parts.map(PartQueue::into_rest).unwrap_or_default() {
-            let is_thought = is_thought(&part)?;
+        let parts = parts.map(PartQueue::into_rest).unwrap_or_default();
+        let has_blocks = is_own && parts.iter().any(|part| !part.has(TEXT));
+        for part in &parts {
             match part.string(TEXT)? {
-                Some(text) if is_thought => self.blocks.write_thought(out, &text)?,
-                Some(text) => self.blocks.write_text(out, &text)?,
-                None if is_own && !is_thought => {
-                    self.has_calls |= part.has(FUNCTION_CALL);
-                    for block in create_blocks(&[part])? {
-                        let index = self.blocks.allot(out)?;
-                        write_block(out, index, &Document::from_checked(block)?)?;
-                    }
-                }
-                None => (),
+                Some(text) if is_thought(part)? => self.blocks.write_thought(out, &text)?,
+                Some(text) if !has_blocks => self.blocks.write_text(out, &text)?,
+                Some(_) | None => (),
+            }
+        }
+        if !has_blocks {
+            return Ok(());
+        }
+        self.has_calls |= parts.iter().any(|part| part.has(FUNCTION_CALL));
+        for block in create_blocks(&parts)? {
+            let block = Document::from_checked(block)?;
+            if type_of(&block)? == "text" {
+                let text = block.string(TEXT)?.unwrap_or_default();
+                self.blocks.write_text(out, &text)?;
+            } else {
+                let index = self.blocks.allot(out)?;
+                write_block(out, index, &block)?;
             }
         }
         Ok(())
@@ -375,16 +381,4 @@ fn template(event: &MessageEvent) -> Option<TextEvent> {
     };
     let text = delta.bytes_of(&[field]).ok()??;
     TextEvent::new(&event.document.original_bytes(), &text)
-}
-
-/// Takes the block of an event, which has no other part.
-fn take_block(parts: &mut Option<PartQueue>) -> Result<EditedBlock> {
-    let Some(parts) = parts else {
-        return Ok(EditedBlock::Same);
-    };
-    let block = match parts.take_block() {
-        Some(part) => part.child(BLOCK)?,
-        None => None,
-    };
-    Ok(block.map_or(EditedBlock::Removed, EditedBlock::Changed))
 }

@@ -126,13 +126,11 @@ fn write_usage(message: &mut Document, form: &Document) -> Result<()> {
     let counts = form.child(USAGE_METADATA)?.unwrap_or_default();
     let counts = MessageTokens::from_form(&counts)?;
     let mut usage = message.child(USAGE)?.unwrap_or_default();
-    // They are part of the sum that hooks see.
+    // A smaller sum, which they are part of, has none.
     usage.remove(&["cache_creation_input_tokens"])?;
     usage.remove(&["cache_read_input_tokens"])?;
-    for field in ["input_tokens", "output_tokens"] {
-        if let Some(count) = counts.get(field) {
-            usage.set(&[field], count)?;
-        }
+    for (field, count) in counts.as_object().into_iter().flatten() {
+        usage.set(&[field], count)?;
     }
     message.set_child(USAGE, &usage)
 }

@@ -122,6 +122,12 @@ impl MessageEvent {
         Ok(self.document.child(field)?.unwrap_or_default())
     }
 
+    /// Returns whether it is a citation in a text block.
+    pub fn is_citation(&self) -> Result<bool> {
+        Ok(self.kind == MessageEventKind::BlockDelta
+            && self.child(DELTA)?.string(&["type"])?.as_deref() == Some("citations_delta"))
+    }
+
     /// Changes the index of the block.
     pub fn set_index(&mut self, index: u64) -> Result<()> {
         if self.index != index {

@@ -1,18 +1,25 @@
 //! Token counts of a response.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::{Document, integer},
+    document::{Document, insert, integer},
     error::Result,
 };
+
+/// Input tokens of the cache, which the prompt's tokens of the content form include: their names
+/// there and in the API.
+const CACHE_COUNTS: [(&str, &str); 2] = [
+    ("cacheCreationTokenCount", "cache_creation_input_tokens"),
+    ("cachedContentTokenCount", "cache_read_input_tokens"),
+];
 
 /// Token counts, as far as they are known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MessageTokens {
     input: u64,
-    cache_creation: u64,
-    cache_read: u64,
+    /// In the order of [`CACHE_COUNTS`], as far as the API counts them.
+    cache: [Option<u64>; 2],
     output: u64,
 }
 
@@ -21,36 +28,55 @@ impl MessageTokens {
     pub fn update(&mut self, usage: &Document) -> Result<()> {
         for (count, field) in [
             (&mut self.input, "input_tokens"),
-            (&mut self.cache_creation, "cache_creation_input_tokens"),
-            (&mut self.cache_read, "cache_read_input_tokens"),
             (&mut self.output, "output_tokens"),
         ] {
             if let Some(new) = integer(usage, &[field])? {
                 *count = new;
             }
         }
+        for (count, (_, field)) in self.cache.iter_mut().zip(CACHE_COUNTS) {
+            *count = integer(usage, &[field])?.or(*count);
+        }
         Ok(())
     }
 
     /// Returns the counts in the content form.
     pub fn to_form(self) -> Value {
-        let cached = self.cache_creation.saturating_add(self.cache_read);
-        let prompt = self.input.saturating_add(cached);
-        json!({
+        let cached = self.cache.iter().flatten();
+        let prompt = cached.fold(self.input, |sum, count| sum.saturating_add(*count));
+        let mut form = json!({
             "promptTokenCount": prompt,
             "candidatesTokenCount": self.output,
             "totalTokenCount": prompt.saturating_add(self.output),
-        })
+        });
+        for (count, (name, _)) in self.cache.iter().zip(CACHE_COUNTS) {
+            if let Some(count) = count {
+                insert(&mut form, name, *count);
+            }
+        }
+        form
     }
 
-    /// Returns the counts of a content form as the API writes them.
+    /// Returns the counts of a content form as the API writes them. If a hook has set fewer tokens
+    /// of the prompt than the cache had, they are all input.
     pub fn from_form(usage: &Document) -> Result<Value> {
         let count =
             |field: &str| -> Result<u64> { Ok(integer(usage, &[field])?.unwrap_or_default()) };
-        Ok(json!({
-            "input_tokens": count("promptTokenCount")?,
-            "output_tokens": count("candidatesTokenCount")?,
-        }))
+        let prompt = count("promptTokenCount")?;
+        let mut cache = Map::new();
+        let mut input = Some(prompt);
+        for (name, field) in CACHE_COUNTS {
+            if let Some(count) = integer(usage, &[name])? {
+                input = input.and_then(|input| input.checked_sub(count));
+                cache.insert(field.to_owned(), count.into());
+            }
+        }
+        let mut counts = json!({ "input_tokens": input.unwrap_or(prompt) });
+        if let (Some(_), Value::Object(counts)) = (input, &mut counts) {
+            counts.append(&mut cache);
+        }
+        insert(&mut counts, "output_tokens", count("candidatesTokenCount")?);
+        Ok(counts)
     }
 }
 

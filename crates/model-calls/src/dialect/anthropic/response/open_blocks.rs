@@ -3,7 +3,10 @@
 
 use bytes::BytesMut;
 
-use crate::dialect::{anthropic::response::message_event::MessageEvent, error::Result};
+use crate::dialect::{
+    anthropic::response::message_event::{MessageEvent, MessageEventKind},
+    error::Result,
+};
 
 /// Kind of an open block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +27,24 @@ struct OutputBlock {
     waiting: Vec<MessageEvent>,
     /// True if a text of the block was blanked.
     is_blanked: bool,
+    /// Text of the model that is not written yet, because policies hold it back.
+    unwritten: String,
+    /// True if another text was written than the model's. Citations of the block go.
+    is_edited: bool,
+}
+
+impl OutputBlock {
+    const fn new(input: Option<u64>, output: u64, kind: OpenBlockKind) -> Self {
+        Self {
+            input,
+            output,
+            kind,
+            waiting: Vec::new(),
+            is_blanked: false,
+            unwritten: String::new(),
+            is_edited: false,
+        }
+    }
 }
 
 /// The open blocks of a stream.
@@ -47,20 +68,14 @@ impl OpenBlocks {
         self.write_waiting(out);
         let (input, output) = (event.index, self.next);
         event.set_index(output)?;
-        let mut waiting = Vec::new();
+        let mut block = OutputBlock::new(Some(input), output, kind);
         if kind == OpenBlockKind::Text {
-            waiting.push(event);
+            block.waiting.push(event);
         } else {
             event.write(out);
             self.next += 1;
         }
-        self.blocks.push(OutputBlock {
-            input: Some(input),
-            output,
-            kind,
-            waiting,
-            is_blanked: false,
-        });
+        self.blocks.push(block);
         Ok(())
     }
 
@@ -80,22 +95,48 @@ impl OpenBlocks {
         Some((block.kind, block.output))
     }
 
-    /// Writes an event of an open block. Drops it if the block is withheld.
+    fn find_mut(&mut self, input: u64) -> Option<&mut OutputBlock> {
+        let mut blocks = self.blocks.iter_mut();
+        blocks.find(|block| block.input == Some(input))
+    }
+
+    /// Writes an event of an open block. Drops it if the block is withheld, and citations of a
+    /// text that was edited. Those in front of the first text wait with the start of the block.
     pub fn write(&mut self, out: &mut BytesMut, mut event: MessageEvent) -> Result<()> {
-        let Some((_, output)) = self.find(event.index) else {
+        let Some(block) = self.find_mut(event.index) else {
             return Ok(());
         };
+        event.set_index(block.output)?;
+        if event.is_citation()? {
+            if block.is_edited {
+                return Ok(());
+            }
+            if !block.waiting.is_empty() {
+                block.waiting.push(event);
+                return Ok(());
+            }
+        }
         self.write_waiting(out);
-        event.set_index(output)?;
         event.write(out);
         Ok(())
     }
 
-    /// Marks that a text of a block was blanked.
-    pub fn blank(&mut self, input: u64) {
-        let mut blocks = self.blocks.iter_mut();
-        if let Some(block) = blocks.find(|block| block.input == Some(input)) {
-            block.is_blanked = true;
+    /// Notes a piece of a text as the model sent it, and as it is written; `None` if it is removed.
+    pub fn note_text(&mut self, input: u64, read: &str, written: Option<&str>) {
+        let Some(block) = self.find_mut(input) else {
+            return;
+        };
+        block.is_blanked |= written.is_none_or(str::is_empty);
+        if block.is_edited {
+            return;
+        }
+        block.unwritten.push_str(read);
+        if let Some(rest) = written.and_then(|written| block.unwritten.strip_prefix(written)) {
+            block.unwritten = rest.to_owned();
+        } else {
+            block.is_edited = true;
+            let is_piece = |event: &MessageEvent| event.kind == MessageEventKind::BlockDelta;
+            block.waiting.retain(|event| !is_piece(event));
         }
     }
 
@@ -160,13 +201,9 @@ impl OpenBlocks {
             None if !self.blocks.is_empty() => return Ok(()),
             None => {
                 let output = self.next;
-                self.blocks.push(OutputBlock {
-                    input: None,
-                    output,
-                    kind: OpenBlockKind::Text,
-                    waiting: vec![MessageEvent::text_start(output)?],
-                    is_blanked: false,
-                });
+                let mut block = OutputBlock::new(None, output, OpenBlockKind::Text);
+                block.waiting.push(MessageEvent::text_start(output)?);
+                self.blocks.push(block);
                 output
             }
         };

@@ -15,6 +15,14 @@ use crate::dialect::{
 #[derive(Debug)]
 pub struct PartQueue(Vec<Document>);
 
+/// The block of an event, after edits.
+pub enum EditedBlock {
+    /// The chunk is not edited.
+    Same,
+    Removed,
+    Changed(Document),
+}
+
 impl PartQueue {
     /// Reads the parts of the first candidate.
     pub fn read(form: &Document) -> Result<Self> {
@@ -31,13 +39,15 @@ impl PartQueue {
         Ok(Self(parts))
     }
 
-    /// Takes all texts, or all thoughts, as one.
-    pub fn take_texts(&mut self, thoughts: bool) -> Result<String> {
-        let mut taken = String::new();
+    /// Takes all texts, or all thoughts, as one; `None` if they were removed.
+    pub fn take_texts(&mut self, thoughts: bool) -> Result<Option<String>> {
+        let mut taken: Option<String> = None;
         let mut rest = Vec::new();
         for part in self.0.drain(..) {
             match part.string(TEXT)? {
-                Some(text) if is_thought(&part)? == thoughts => taken.push_str(&text),
+                Some(text) if is_thought(&part)? == thoughts => {
+                    taken.get_or_insert_default().push_str(&text);
+                }
                 _ => rest.push(part),
             }
         }
@@ -56,4 +66,16 @@ impl PartQueue {
     pub fn into_rest(self) -> Vec<Document> {
         self.0
     }
+}
+
+/// Takes the block of an event, which has no other part.
+pub fn take_block(parts: &mut Option<PartQueue>) -> Result<EditedBlock> {
+    let Some(parts) = parts else {
+        return Ok(EditedBlock::Same);
+    };
+    let block = match parts.take_block() {
+        Some(part) => part.child(BLOCK)?,
+        None => None,
+    };
+    Ok(block.map_or(EditedBlock::Removed, EditedBlock::Changed))
 }

@@ -12,32 +12,33 @@ use crate::dialect::{
     google::is_thought,
 };
 
-/// Keeps of the blocks in front of parts what policies saw. None stay if the response does not
-/// show the same thoughts, because they were masked or removed.
+/// Keeps of the blocks in front of parts what policies saw. A thinking block whose thought the
+/// response does not show goes, because the thought was masked or removed.
 pub fn keep_seen(parts: &mut [Document]) -> Result<()> {
     let mut thoughts = String::new();
     for part in parts {
         if is_thought(part)? {
             thoughts.push_str(&part.string(TEXT)?.unwrap_or_default());
         }
-        let Some(mut blocks) = part.children(&[PRECEDING])? else {
+        let Some(blocks) = part.children(&[PRECEDING])? else {
             continue;
         };
-        let mut is_shown = true;
-        for block in &mut blocks {
+        let mut seen = Vec::with_capacity(blocks.len());
+        for mut block in blocks {
             let text = block.string(THINKING)?.unwrap_or_default();
-            is_shown = is_shown && thoughts.contains(&text);
-            if type_of(block)? == "tool_use" {
-                remove_labels(block, &["type"])?;
-            } else {
-                visit_block(block, &mut |object, known| remove_labels(object, known))?;
+            if !thoughts.contains(&text) {
+                continue;
             }
+            if type_of(&block)? == "tool_use" {
+                remove_labels(&mut block, &["type"])?;
+            } else {
+                visit_block(&mut block, &mut |object, known| {
+                    remove_labels(object, known)
+                })?;
+            }
+            seen.push(block);
         }
-        if is_shown {
-            part.set_children(&[PRECEDING], &blocks)?;
-        } else {
-            part.remove(&[PRECEDING])?;
-        }
+        part.set_children(&[PRECEDING], &seen)?;
     }
     Ok(())
 }

@@ -1,15 +1,17 @@
 //! Synthetic responses, and those of APIs with another form.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::{
     dialect::{
         call::Call,
-        document::{Document, insert},
+        document::{Document, insert, to_document},
         error::Result,
         google::{
-            fields::FINISH_REASON,
+            fields::{CANDIDATES, FINISH_REASON},
             part::Part,
             response::{
                 candidate::CandidateDocument, chunk_merge::MergedChunks,
@@ -102,6 +104,40 @@ impl ResponseDocument {
             let continues = next.is_some_and(|next| next.has_filled_part_of(candidate.index));
             candidate.is_ended = candidate.document.has(FINISH_REASON) && !continues;
         }
+    }
+
+    /// Updates the indexes of the candidates beside the first one that have no finish reason yet.
+    pub fn note_alternatives(&self, open: &mut BTreeSet<u64>) {
+        for candidate in self
+            .candidates
+            .iter()
+            .filter(|candidate| candidate.index != 0)
+        {
+            if candidate.document.has(FINISH_REASON) {
+                open.remove(&candidate.index);
+            } else {
+                open.insert(candidate.index);
+            }
+        }
+    }
+
+    /// Ends other candidates than the first one, without another text.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the response cannot be edited.
+    pub fn end_alternatives(&mut self, open: &BTreeSet<u64>) -> Result<()> {
+        if open.is_empty() {
+            return Ok(());
+        }
+        for index in open {
+            let content = json!({ "role": "model", "parts": [{ "text": "" }] });
+            let end = json!({ "content": content, "finishReason": "STOP", "index": index });
+            let end = CandidateDocument::read(*index, to_document(&end)?)?;
+            self.candidates.push(end);
+        }
+        let documents = self.candidates.iter().map(|candidate| &candidate.document);
+        self.document.set_children(CANDIDATES, documents)
     }
 
     /// Returns whether it holds a part of a candidate other than an empty text.
@@ -201,4 +237,35 @@ fn build_candidate(position: usize, candidate: &CandidateMutation) -> Value {
         insert(&mut built, "safetyRatings", ratings.clone());
     }
     built
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn candidates_that_a_reply_cuts_off_are_ended() {
+        let parse = |candidates: Value| {
+            let chunk = json!({ "candidates": candidates });
+            ResponseDocument::parse(chunk.to_string().into()).unwrap()
+        };
+        let mut open = BTreeSet::new();
+        for candidates in [
+            json!([{ "index": 0 }, { "index": 1 }, { "index": 2 }]),
+            json!([{ "index": 2, "finishReason": "STOP" }]),
+        ] {
+            parse(candidates).note_alternatives(&mut open);
+        }
+        let mut reply = parse(json!([{ "index": 0, "finishReason": "STOP" }]));
+
+        reply.end_alternatives(&open).unwrap();
+
+        let reply: Value = serde_json::from_slice(&reply.to_bytes()).unwrap();
+        let ended = &reply["candidates"][1];
+        assert_eq!(reply["candidates"].as_array().unwrap().len(), 2);
+        assert_eq!(
+            (&ended["index"], &ended["finishReason"]),
+            (&json!(1), &json!("STOP"))
+        );
+    }
 }

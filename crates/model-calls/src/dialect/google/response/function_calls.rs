@@ -1,6 +1,8 @@
 //! Function calls in a response: which of them are sent to the agent, and the contents that inform
 //! the model of refused ones.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use serde_json::json;
 
@@ -59,22 +61,39 @@ impl ResponseDocument {
         self.update_candidates()
     }
 
+    /// Returns the indexes of the candidates that have text.
+    pub fn spoken_candidates(&self) -> impl Iterator<Item = u64> {
+        let has_text = |part: &Part| part.plain_text().is_some_and(|text| !text.is_empty());
+        let spoken = self.candidates.iter();
+        let spoken = spoken.filter(move |candidate| candidate.parts().iter().any(has_text));
+        let text = self.is_text() && self.plain_texts().any(|text| !text.is_empty());
+        spoken
+            .map(|candidate| candidate.index)
+            .chain(text.then_some(0))
+    }
+
     /// Returns whether any call is withheld.
     pub fn has_withheld_calls(&self) -> bool {
         let mut candidates = self.candidates.iter();
         candidates.any(|candidate| !candidate.withheld.is_empty())
     }
 
-    /// Appends a text for each withheld call. Used if the model cannot be asked again.
-    pub fn explain_withheld_calls(&mut self) -> Result<()> {
+    /// Appends a text for each withheld call, as a paragraph of its own behind other texts:
+    /// `spoken` are the indexes of the candidates that have any. Used if the model cannot be asked
+    /// again.
+    pub fn explain_withheld_calls(&mut self, spoken: &BTreeSet<u64>) -> Result<()> {
         for candidate in &mut self.candidates {
             let withheld = std::mem::take(&mut candidate.withheld);
             if candidate.content.is_none() || withheld.is_empty() {
                 continue;
             }
             let mut parts = candidate.parts().to_vec();
+            let mut follows_text = spoken.contains(&candidate.index);
             for reason in withheld.iter().filter_map(|one| one.call.refusal.as_ref()) {
-                parts.push(Part::from_text(&refusal_text(reason))?);
+                let separator = if follows_text { "\n\n" } else { "" };
+                let text = format!("{separator}{}", refusal_text(reason));
+                parts.push(Part::from_text(&text)?);
+                follows_text = true;
             }
             candidate.set_parts(parts)?;
         }
@@ -179,9 +198,15 @@ mod tests {
         let calls = document.proposed_calls().unwrap();
         let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
         assert_eq!(names, ["rm", "ls"]);
-        document.explain_withheld_calls().unwrap();
-        let text = String::from_utf8(document.to_bytes().to_vec()).unwrap();
+        let explained = |spoken: &[u64]| {
+            let mut document = document.clone();
+            let spoken = spoken.iter().copied().collect();
+            document.explain_withheld_calls(&spoken).unwrap();
+            String::from_utf8(document.to_bytes().to_vec()).unwrap()
+        };
+        let text = explained(&[1]);
         assert!(!text.contains(r#""name":"rm""#) && text.contains(r#""name":"ls""#));
-        assert!(text.contains("Tool execution blocked: no"));
+        assert!(text.contains(r#""Tool execution blocked: no""#));
+        assert!(explained(&[0]).contains(r#""\n\nTool execution blocked: no""#));
     }
 }

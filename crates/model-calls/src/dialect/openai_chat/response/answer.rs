@@ -175,7 +175,8 @@ impl EditedParts<'_> {
             let Some(text) = part.string(TEXT)? else {
                 continue;
             };
-            if place.is_none() && follows_content && !text.is_empty() {
+            let starts_paragraph = text.starts_with("\n\n");
+            if place.is_none() && follows_content && !text.is_empty() && !starts_paragraph {
                 speech.push_str(separator);
             }
             speech.push_str(&text);

@@ -27,8 +27,8 @@ pub struct ChatEventWriter {
     /// True if the events are those of a later answer, which continue the first one.
     pub is_later_answer: bool,
     pub has_written: bool,
-    /// Token counts for the event that ends the next choice. An event of their own would reach
-    /// agents that did not ask for it.
+    /// Token counts for the event that ends the last choice, because some agents read those of the
+    /// last event. An event of their own would reach agents that did not ask for it.
     pub usage: Option<Value>,
 }
 
@@ -189,7 +189,8 @@ impl ChatEventWriter {
         let empty = Document::empty();
         let template = self.template.as_ref().unwrap_or(&empty);
         let mut event = event_with(template, index, delta, finish_reason)?;
-        if let Some(usage) = finish_reason.and_then(|_| self.usage.take()) {
+        let is_last = self.choices.values().all(|choice| choice.is_finished);
+        if let Some(usage) = self.usage.take_if(|_| finish_reason.is_some() && is_last) {
             let mut ended = parse(event)?;
             ended.set(USAGE, &usage)?;
             event = ended.to_bytes();

@@ -773,3 +773,46 @@ fn details_that_wait_for_a_held_thought_are_bounded() {
 
     held_thoughts(&events(&[], &tail.collect::<Vec<_>>()), "b");
 }
+
+#[test]
+fn token_counts_are_in_the_event_that_ends_the_last_choice() {
+    let events: Vec<Bytes> = [0, 1]
+        .map(|index| {
+            let choice = json!({ "index": index, "delta": { "role": "assistant", "content": "a" },
+                "logprobs": null, "finish_reason": null });
+            let event = json!({ "id": "1", "object": "chat.completion.chunk", "created": 1,
+                "model": "m", "choices": [choice], "usage": null });
+            event.to_string().into()
+        })
+        .into();
+    let candidate = |index: u64| json!({ "content": { "parts": [{ "text": "no" }] }, "finishReason": "STOP", "index": index });
+    let counts = json!({ "promptTokenCount": 1, "candidatesTokenCount": 2, "totalTokenCount": 3 });
+    for (events, candidates) in [
+        (&events[..], json!([candidate(0)])),
+        (&[], json!([candidate(0), candidate(1)])),
+    ] {
+        let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
+        let mut reader = ChatChunkReader::default();
+        for event in events {
+            if let Some((form, wire)) = reader.read_event(event.clone()).unwrap() {
+                let form = Document::from_checked(form.to_string().into()).unwrap();
+                let (before, after) = (&form, &form);
+                let edit = ChunkEdit { before, after };
+                writer.write_chunk(&mut out, &wire, edit).unwrap();
+            }
+        }
+        let reply = json!({ "candidates": candidates, "usageMetadata": counts });
+        let reply = Document::from_checked(reply.to_string().into()).unwrap();
+        writer.write_synthetic(&mut out, &reply).unwrap();
+        writer.write_end(&mut out).unwrap();
+        let sent = sent(&out);
+        let ends = sent
+            .iter()
+            .filter_map(|event| serde_json::from_str(event).ok());
+        let ends = ends.filter(|event: &Value| !event["choices"][0]["finish_reason"].is_null());
+        let totals: Vec<Value> = ends
+            .map(|end| end["usage"]["total_tokens"].clone())
+            .collect();
+        assert_eq!(totals, [Value::Null, json!(3)]);
+    }
+}

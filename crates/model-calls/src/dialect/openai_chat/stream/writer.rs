@@ -304,7 +304,11 @@ impl ChatChunkWriter {
             self.usage = None;
             self.events.usage = Some(usage);
         }
-        for choice in synthetic_choices(document)? {
+        let choices = synthetic_choices(document)?;
+        for choice in &choices {
+            self.events.open(out, choice.index)?;
+        }
+        for choice in choices {
             self.write_synthetic_choice(out, choice)?;
         }
         if let Some(error) = document.bytes_of(ERROR)? {

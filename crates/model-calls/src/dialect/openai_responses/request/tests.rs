@@ -887,3 +887,20 @@ fn an_error_about_texts_names_their_field() {
         assert!(error.contains(&format!("`{field}`")), "{error}");
     }
 }
+
+#[test]
+fn reasoning_that_was_cut_off_is_removed_unless_it_is_stored() {
+    let cut = json!({ "type": "reasoning", "id": "rs_1", "summary": [], "status": "incomplete" });
+    let mut kept = cut.clone();
+    kept["encrypted_content"] = "gAAA".into();
+    let text = json!({ "role": "assistant", "content": "denied" });
+    for (store, expected) in [
+        (json!(false), json!([kept, text])),
+        (json!(true), json!([kept, cut, text])),
+        (Value::Null, json!([kept, cut, text])),
+    ] {
+        let input = json!([kept, cut, text]);
+        let request = json!({ "model": "gpt-x", "input": input, "store": store });
+        assert_eq!(Opened::new(&request).close()["input"], expected, "{store}");
+    }
+}

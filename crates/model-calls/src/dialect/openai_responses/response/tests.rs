@@ -77,7 +77,9 @@ fn a_withheld_call_is_removed_with_its_reasoning() {
     let refuse = CallDecision::Refuse("no".to_owned());
     document.decide_calls(vec![refuse]).unwrap();
     assert_eq!(close(&document)["output"], json!([message("a")]));
-    document.explain_withheld_calls().unwrap();
+    document
+        .explain_withheld_calls(&std::collections::BTreeSet::new())
+        .unwrap();
     let output = &close(&document)["output"];
     assert_eq!(
         output[1]["content"][0]["text"],

@@ -75,9 +75,13 @@ impl EventWriter {
     ) -> Result<()> {
         let is_thought = event.is_thought();
         let (mut text, mut other) = (String::new(), String::new());
+        let mut is_removed = true;
         for part in &view.parts {
             let target = match (&part.text, part.is_thought) {
-                (Some(_), thought) if thought == is_thought => &mut text,
+                (Some(_), thought) if thought == is_thought => {
+                    is_removed = false;
+                    &mut text
+                }
                 (Some(_), false) => &mut other,
                 // A thought that was held back has lost its place.
                 (Some(_), true) | (None, _) => continue,
@@ -99,6 +103,9 @@ impl EventWriter {
                 item.note(event)?;
                 let (index, slot) = (item.index, event.slot()?);
                 item.append(slot, &read, &text);
+                if let Some(text) = item.text_mut(slot) {
+                    text.is_removed |= is_removed;
+                }
                 if !view.is_edited && upstream == Some(index) {
                     self.alike = WrittenPiece::new(event, index, slot);
                 }

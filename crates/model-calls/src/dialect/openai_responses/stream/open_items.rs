@@ -43,6 +43,8 @@ pub struct OpenText {
     pub read: String,
     /// The text as sent so far.
     pub sent: String,
+    /// True if a piece was removed, not held back.
+    pub is_removed: bool,
     /// Type of the events that send it.
     pub delta_name: &'static str,
     pub progress: TextProgress,
@@ -93,6 +95,7 @@ impl OpenItem {
                 slot,
                 read: String::new(),
                 sent: String::new(),
+                is_removed: false,
                 delta_name,
                 progress: TextProgress::Open,
             });
@@ -131,7 +134,7 @@ impl OpenItem {
     /// Returns whether the text of a slot is sent as upstream sent it, as far as it is sent.
     pub fn is_unedited(&self, slot: ItemSlot) -> bool {
         let mut texts = self.texts.iter().filter(|text| text.slot == slot);
-        texts.all(|text| text.read.starts_with(&text.sent))
+        texts.all(|text| !text.is_removed && text.read.starts_with(&text.sent))
     }
 
     /// Writes the texts as sent into an event that repeats them. Returns whether any differs.

@@ -67,7 +67,9 @@ fn a_stream_without_its_calls_ends_its_turn() {
             .map(|_| CallDecision::Refuse("no".to_owned()))
             .collect();
         chunk.decide_calls(decisions).unwrap();
-        chunk.explain_withheld_calls().unwrap();
+        chunk
+            .explain_withheld_calls(&std::collections::BTreeSet::new())
+            .unwrap();
     }
     let sent = written(&chunks);
     assert_eq!(texts(&sent), ["Tool execution blocked: no"]);

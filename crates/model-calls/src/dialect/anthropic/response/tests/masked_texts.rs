@@ -97,6 +97,61 @@ fn a_text_that_is_blanked_leaves_no_block() {
     assert_eq!(texts(&written(&chunks)), ["b"]);
 }
 
+/// Returns the citations that are sent with a text block of these events. A hook replaces the text
+/// `secret` by the texts of `edit`.
+fn citations(deltas: &[Value], edit: &Value) -> (usize, Vec<String>) {
+    let delta =
+        |delta: &Value| json!({ "type": "content_block_delta", "index": 0, "delta": delta });
+    let mut block = text_block(0, &[]);
+    block.splice(1..1, deltas.iter().map(delta));
+    let mut chunks = read(&message(&[block], "end_turn"));
+    let edit = json!({ "candidates": [{ "content": { "parts": edit } }] });
+    let edit = crate::model::ResponseMutation::read(&edit).unwrap();
+    for chunk in &mut chunks {
+        if chunk.plain_texts().any(|text| text == "secret") {
+            chunk.write(&edit).unwrap();
+        }
+    }
+    let sent = written(&chunks);
+    let is_citation = |event: &&Value| event["delta"]["type"] == "citations_delta";
+    (sent.iter().filter(is_citation).count(), texts(&sent))
+}
+
+#[test]
+fn citations_of_an_edited_text_are_dropped() {
+    let citation = json!({ "type": "citations_delta", "citation": { "cited_text": "secret" } });
+    let text = |text: &str| json!({ "type": "text_delta", "text": text });
+    let behind = [text("secret"), citation.clone()];
+    let in_front = [citation.clone(), text("secret")];
+    let between = [text("a"), citation.clone(), text("secret"), citation];
+    for (deltas, edit, sent, written) in [
+        (&behind[..], json!(["secret"]), 1, &["secret"][..]),
+        (&behind, json!(["x"]), 0, &["x"]),
+        (&behind, json!([]), 0, &[]),
+        (&in_front, json!(["secret"]), 1, &["secret"]),
+        (&in_front, json!(["x"]), 0, &["x"]),
+        (&in_front, json!([]), 0, &[]),
+        (&between, json!(["x"]), 1, &["ax"]),
+        (&between, json!([]), 1, &["a"]),
+    ] {
+        assert_eq!(citations(deltas, &edit).0, sent, "{edit} {deltas:?}");
+        assert_eq!(citations(deltas, &edit).1, written, "{edit} {deltas:?}");
+    }
+}
+
+#[test]
+fn citations_of_a_text_that_is_held_back_are_kept() {
+    let citation = json!({ "type": "citations_delta", "citation": {} });
+    let mut block = text_block(0, &["a te", "xt"]);
+    let delta = json!({ "type": "content_block_delta", "index": 0, "delta": citation });
+    block.insert(3, delta.clone());
+    block.insert(2, delta);
+    let sent = masked(&message(&[block], "end_turn"));
+    let is_citation = |event: &&Value| event["delta"]["type"] == "citations_delta";
+    assert_eq!(sent.iter().filter(is_citation).count(), 2);
+    assert_eq!(texts(&sent), ["a text"]);
+}
+
 #[test]
 fn blocks_that_the_api_ran_are_shown_and_masked() {
     let search = json!({ "type": "server_tool_use", "id": "s", "name": "web_search", "input": {} });

@@ -1,7 +1,10 @@
 //! Whole messages, and synthetic answers.
 
 use super::{masked_texts::Masker, *};
-use crate::dialect::error::Result;
+use crate::{
+    dialect::{MergedChunks, error::Result},
+    model::ResponseMutation,
+};
 
 fn denial(text: &str) -> ResponseDocument {
     let form = json!({
@@ -110,6 +113,63 @@ fn a_denial_is_a_whole_message() {
     );
 }
 
+/// Returns the whole answer of a stream, as it is written anew if a hook edits it.
+fn merged(listed: &[Value]) -> ResponseDocument {
+    let merged = MergedChunks::new(read(listed)).unwrap();
+    ResponseDocument::from_merged(&merged).unwrap()
+}
+
+#[test]
+fn a_stream_that_is_written_anew_keeps_its_blocks_and_its_token_counts() {
+    let redacted = [
+        json!({ "type": "content_block_start", "index": 1, "content_block": { "type": "redacted_thinking", "data": "d" } }),
+        json!({ "type": "content_block_stop", "index": 1 }),
+    ];
+    let listed = message(
+        &[
+            thinking_block(0),
+            redacted.to_vec(),
+            text_block(2, &["a secret"]),
+            call_block(3, "f", &["{\"a\":1.0}"]),
+        ],
+        "tool_use",
+    );
+    let mut masked = merged(&listed);
+    masked
+        .edit_texts(&mut Masker::default(), TextRest::None)
+        .unwrap();
+    let usage = json!({ "input_tokens": 5, "cache_read_input_tokens": 2, "output_tokens": 9 });
+
+    let sent = written(&[masked]);
+
+    assert_eq!(texts(&sent), ["hm", "", "a #", "{\"a\":1.0}"]);
+    assert_eq!(sent[0]["message"]["usage"], usage);
+    let end = &sent[sent.len() - 2];
+    assert_eq!((&end["usage"], stop_reason(&sent)), (&usage, "tool_use"));
+    let starts = sent
+        .iter()
+        .filter(|event| event["type"] == "content_block_start");
+    let blocks: Vec<&Value> = starts.map(|event| &event["content_block"]).collect();
+    assert_eq!(
+        *blocks[0],
+        json!({ "type": "thinking", "thinking": "", "signature": "" })
+    );
+    assert_eq!(*blocks[1], redacted[0]["content_block"]);
+    let signature = json!({ "type": "signature_delta", "signature": "sig" });
+    assert!(sent.iter().any(|event| event["delta"] == signature));
+}
+
+#[test]
+fn edited_token_counts_are_those_of_the_agent() {
+    let mut response = merged(&message(&[text_block(0, &["a"])], "end_turn"));
+    let edit = json!({ "usageMetadata": { "promptTokenCount": 1 } });
+    response
+        .write(&ResponseMutation::read(&edit).unwrap())
+        .unwrap();
+    let usage = &close(&response)["usage"];
+    assert_eq!(*usage, json!({ "input_tokens": 1, "output_tokens": 9 }));
+}
+
 #[test]
 fn merged_responses_keep_the_thinking_of_their_calls_unless_it_was_masked() {
     let merged = |thinking: &str| {
@@ -130,5 +190,10 @@ fn merged_responses_keep_the_thinking_of_their_calls_unless_it_was_masked() {
         kinds
     };
     assert_eq!(kinds(&content), kinds(&expected));
-    assert_eq!(merged("\"text\":\"#\"").as_array().unwrap().len(), 2);
+    // What was not masked stays.
+    let masked = merged("\"text\":\"#\"");
+    assert_eq!(
+        kinds(&masked),
+        kinds(&json!([text, expected[2], expected[3]]))
+    );
 }

@@ -80,7 +80,9 @@ fn an_explanation_replaces_a_withheld_call() {
     let mut chunks = chunks_of(&stream_of("r1", &[text(&["a"]), call("rm")]));
     withhold(&mut chunks, "rm");
     for chunk in &mut chunks {
-        chunk.explain_withheld_calls().unwrap();
+        chunk
+            .explain_withheld_calls(&std::collections::BTreeSet::new())
+            .unwrap();
     }
     let (text, output) = checked(&written(&chunks));
     assert_eq!(text, "aTool execution blocked: no");

@@ -74,3 +74,22 @@ fn annotations_are_sent_with_a_text_of_which_the_end_is_held_back() {
         assert_eq!(annotations(["as", "cd"], name), [1], "{name}");
     }
 }
+
+#[test]
+fn annotations_of_a_removed_text_are_dropped() {
+    let data = annotated(["ab", "cd"], "response.output_text.done");
+    let mut chunks = chunks_of(&data);
+    let edit = json!({ "candidates": [{ "content": { "parts": [] } }] });
+    let edit = crate::model::ResponseMutation::read(&edit).unwrap();
+    for chunk in &mut chunks {
+        if chunk.plain_texts().any(|text| text == "ab" || text == "b") && !chunk.has_finish_reason()
+        {
+            chunk.write(&edit).unwrap();
+        }
+    }
+    let stream = written(&chunks);
+    let events = parsed(&stream).into_iter();
+    let names: Vec<String> = events.map(|event| event["type"].to_string()).collect();
+    let annotations = names.iter().filter(|name| name.contains("annotation"));
+    assert_eq!(annotations.count(), 0, "{stream}");
+}

@@ -1,0 +1,137 @@
+//! Candidates whose texts hooks have edited, and the fields that repeat the model's text.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    dialect::{
+        document::Document,
+        error::Result,
+        google::{
+            fields::LOGPROBS_RESULT,
+            response::{candidate::CandidateDocument, document::ResponseDocument},
+        },
+    },
+    model::{IgnoredEdit, ResponseMutation},
+};
+
+/// Fields of a candidate that repeat its text, or refer to places in it.
+const COPIES: [&[&str]; 3] = [
+    &[LOGPROBS_RESULT, "logprobs_result"],
+    &["avgLogprobs", "avg_logprobs"],
+    &["citationMetadata", "citation_metadata"],
+];
+
+const GROUNDING: &[&str] = &["groundingMetadata", "grounding_metadata"];
+
+/// Field of the grounding that repeats passages of the text. Its sources stay.
+const SUPPORTS: &[&str] = &["groundingSupports", "grounding_supports"];
+
+/// Indexes of the candidates of one response whose texts hooks have edited.
+#[derive(Debug, Default)]
+pub struct EditedCandidates(BTreeSet<u64>);
+
+impl EditedCandidates {
+    /// Applies the edits of hooks to a chunk of the response, or to all of it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the chunk cannot be edited.
+    pub fn write(
+        &mut self,
+        chunk: &mut ResponseDocument,
+        edit: &ResponseMutation,
+    ) -> Result<Vec<IgnoredEdit>> {
+        let before: Vec<Vec<String>> = chunk.make_parsed()?.candidates.iter().map(texts).collect();
+        let ignored = chunk.write(edit)?;
+        for (candidate, before) in chunk.candidates.iter().zip(before) {
+            if texts(candidate) != before {
+                self.0.insert(candidate.index);
+            }
+        }
+        Ok(ignored)
+    }
+
+    /// Removes the fields of edited candidates that repeat the model's text.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the chunk is ambiguous.
+    pub fn remove_copies(&self, chunk: &mut ResponseDocument) -> Result<()> {
+        let candidates = chunk.candidates.iter_mut();
+        for candidate in candidates.filter(|candidate| self.0.contains(&candidate.index)) {
+            remove_copies(&mut candidate.document)?;
+        }
+        chunk.update_candidates()
+    }
+}
+
+fn texts(candidate: &CandidateDocument) -> Vec<String> {
+    let parts = candidate.parts().iter();
+    parts.filter_map(|part| part.text.clone()).collect()
+}
+
+fn remove_copies(candidate: &mut Document) -> Result<()> {
+    for field in COPIES {
+        candidate.remove(field)?;
+    }
+    candidate.edit_child(GROUNDING, |grounding| grounding.remove(SUPPORTS))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn candidate(index: u64, text: &str) -> Value {
+        let metadata = json!({
+            "groundingChunks": [{ "web": { "uri": "u" } }],
+            "groundingSupports": [{ "segment": { "text": text } }],
+        });
+        json!({
+            "content": { "role": "model", "parts": [{ "text": text }] },
+            "index": index,
+            "avgLogprobs": -0.1,
+            "logprobsResult": { "chosenCandidates": [{ "token": text }] },
+            "citationMetadata": { "citations": [{ "startIndex": 0 }] },
+            "groundingMetadata": metadata,
+        })
+    }
+
+    fn parse(candidates: &Value) -> ResponseDocument {
+        let response = json!({ "candidates": candidates });
+        ResponseDocument::parse(response.to_string().into()).unwrap()
+    }
+
+    fn candidates(response: &ResponseDocument) -> Value {
+        let response: Value = serde_json::from_slice(&response.to_bytes()).unwrap();
+        response["candidates"].clone()
+    }
+
+    #[test]
+    fn nothing_repeats_the_text_of_an_edited_candidate() {
+        let mut edited = EditedCandidates::default();
+        let unedited = json!([candidate(0, "secret"), candidate(1, "b")]);
+        let mut first = parse(&unedited);
+        let echo = ResponseMutation::read(&json!({ "text": "secret" })).unwrap();
+        edited.write(&mut first, &echo).unwrap();
+        edited.remove_copies(&mut first).unwrap();
+        assert_eq!(candidates(&first), unedited);
+
+        let edit = ResponseMutation::read(&json!({ "text": "[x]" })).unwrap();
+        edited.write(&mut first, &edit).unwrap();
+        edited.remove_copies(&mut first).unwrap();
+
+        let sent = json!({
+            "content": { "role": "model", "parts": [{ "text": "[x]" }] },
+            "index": 0,
+            "groundingMetadata": { "groundingChunks": [{ "web": { "uri": "u" } }] },
+        });
+        assert_eq!(candidates(&first), json!([sent, candidate(1, "b")]));
+        // A later chunk repeats the texts of those before it.
+        let mut last = parse(&json!([candidate(0, "secret")]));
+        edited.remove_copies(&mut last).unwrap();
+        let last = candidates(&last)[0]["groundingMetadata"].clone();
+        assert_eq!(last, sent["groundingMetadata"]);
+    }
+}
