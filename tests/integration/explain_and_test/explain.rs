@@ -329,7 +329,7 @@ fn invalid_input_files_for_explain_are_errors() {
     assert_eq!(code, 1);
     assert!(stderr.contains("`a b` cannot be sent"), "{stderr}");
     let (code, stdout, _) = explain("event.json");
-    assert_eq!(code, 0);
+    assert_eq!(code, 1);
     assert!(stdout.starts_with("answer: 400 "), "{stdout}");
     let (code, _, stderr) = explain("none.json");
     assert_eq!(code, 1);
