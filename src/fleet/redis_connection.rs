@@ -181,8 +181,8 @@ impl RedisConnection {
         }
         match timeout(limit, work).await {
             Ok(Ok(value)) => return Some(value),
-            Ok(Err(error)) => self.record_failure(failure(&error), &cause(&error)),
-            Err(_elapsed) => self.record_failure(RedisFailure::Unavailable, "timed out"),
+            Ok(Err(error)) => self.record_failure(&failure(&error), &cause(&error)),
+            Err(_elapsed) => self.record_failure(&RedisFailure::Unavailable, "timed out"),
         }
         None
     }
@@ -209,7 +209,7 @@ impl RedisConnection {
         }
     }
 
-    fn record_failure(&self, failure: RedisFailure, cause: &str) {
+    fn record_failure(&self, failure: &RedisFailure, cause: &str) {
         self.failures.inc();
         let previous = {
             let mut state = self.state.lock();
@@ -217,11 +217,11 @@ impl RedisConnection {
             state.paused_until = Some(Instant::now() + RETRY_DELAY);
             state.failure.replace(failure.clone())
         };
-        if previous.as_ref() == Some(&failure) {
+        if previous.as_ref() == Some(failure) {
             return;
         }
         let data = self.data;
-        match &failure {
+        match failure {
             RedisFailure::Unavailable => {
                 tracing::warn!(
                     data,

@@ -167,7 +167,7 @@ impl Engine {
         scope: EventScope<'_>,
         subject: ConditionSubject<'_>,
     ) -> Option<Plan> {
-        if !plan.has_upper_hooks {
+        if !plan.has_upper_hooks() {
             return None;
         }
         let mut upper = self.select(event, scope, subject);

@@ -28,12 +28,8 @@ pub struct Plan {
     /// Hooks, in the order of the config, without duplicates.
     pub hooks: Vec<Arc<Hook>>,
     /// Hooks of a bundle above another one that run after `hooks`, as they are selected now. They
-    /// are selected anew then.
-    upper_hooks: Vec<Arc<Hook>>,
-    /// True if a bundle above another one has hooks on the event, and others run before them.
-    pub has_upper_hooks: bool,
-    /// True if its hooks run after others.
-    pub(super) is_last: bool,
+    /// are selected anew then. `None` if that bundle has no hooks on the event, or no others run.
+    upper_hooks: Option<Vec<Arc<Hook>>>,
     /// True if hooks run one after the other.
     pub sequential: bool,
     /// Time of the selection.
@@ -77,9 +73,14 @@ impl Plan {
         hooks.any(|hook| hook.spec.view == HookView::Document)
     }
 
+    /// Returns whether a bundle above another one has hooks on the event that run after others.
+    pub const fn has_upper_hooks(&self) -> bool {
+        self.upper_hooks.is_some()
+    }
+
     /// Returns all hooks, those that run last included.
     pub(super) fn all_hooks(&self) -> impl Iterator<Item = &Arc<Hook>> {
-        self.hooks.iter().chain(&self.upper_hooks)
+        self.hooks.iter().chain(self.upper_hooks.iter().flatten())
     }
 
     /// Returns the selection for the recorder.
@@ -120,17 +121,18 @@ impl Plan {
 
     /// Keeps the policies and hooks of a bundle above another one.
     pub(super) fn keep_upper(&mut self) {
-        self.hooks.append(&mut self.upper_hooks);
+        let upper_hooks = self.upper_hooks.take();
+        self.hooks.extend(upper_hooks.into_iter().flatten());
         self.hooks.retain(|hook| hook.is_locked);
         self.policies.retain(|policy| policy.is_locked);
-        self.is_last = true;
     }
 
     /// Records which hooks of the bundle above run, once they are selected anew.
     pub(super) fn reselect_upper(&mut self, selected: &[Arc<Hook>]) {
         let runs = |rule: RuleId| selected.iter().any(|hook| hook.rule == rule);
         self.skipped.retain(|(rule, _)| !runs(*rule));
-        let left_out = self.upper_hooks.iter().filter(|hook| !runs(hook.rule));
+        let upper_hooks = self.upper_hooks.iter().flatten();
+        let left_out = upper_hooks.filter(|hook| !runs(hook.rule));
         self.skipped
             .extend(left_out.map(|hook| (hook.rule, SkipReason::Condition)));
     }
@@ -138,11 +140,11 @@ impl Plan {
     /// Separates the hooks of a bundle above another one, which run on what the others leave.
     fn separate_upper_hooks(&mut self, groups: &[MatcherGroup]) {
         let mut configured = groups.iter().flat_map(|group| &group.hooks);
-        self.has_upper_hooks =
-            configured.any(|hook| hook.is_locked) && self.hooks.iter().any(|hook| !hook.is_locked);
-        if self.has_upper_hooks {
+        let has_lower = self.hooks.iter().any(|hook| !hook.is_locked);
+        if has_lower && configured.any(|hook| hook.is_locked) {
             let hooks = std::mem::take(&mut self.hooks).into_iter();
-            (self.upper_hooks, self.hooks) = hooks.partition(|hook| hook.is_locked);
+            let (upper, lower) = hooks.partition(|hook| hook.is_locked);
+            (self.upper_hooks, self.hooks) = (Some(upper), lower);
         }
     }
 

@@ -62,12 +62,12 @@ pub async fn run_hooks<E: EventKind>(
         let calls =
             calls.map(|((hook, shown), input)| call(plan, hook, scope, event, shown, input));
         runs = join_all(calls).await;
-        let mut edits = runs.iter_mut().filter(|run| {
+        let mut edits = plan.hooks.iter().zip(&mut runs).filter(|(hook, run)| {
             let output = &run.result.output;
-            run.is_enforced() && output.specific("llm_request").is_some()
+            hook.is_locked && run.is_enforced() && output.specific("llm_request").is_some()
         });
         // The others have not seen the edits of the first.
-        if let Some(first) = edits.next().filter(|_| plan.is_last) {
+        if let Some((_, first)) = edits.next() {
             first.result.output.mark_following();
         }
     }

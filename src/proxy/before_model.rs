@@ -77,7 +77,7 @@ async fn run_upper_hooks(
     plan: &mut Plan,
     runs: &mut Vec<HookRun>,
 ) -> Result<Option<BeforeModelVerdict>, ApiError> {
-    if !plan.has_upper_hooks {
+    if !plan.has_upper_hooks() {
         return Ok(None);
     }
     if let BeforeModelVerdict::Proceed(mutation) = evaluate::<BeforeModel>(runs)
