@@ -30,7 +30,7 @@ pub use self::{
     configured_policy::ConfiguredPolicy,
     engine::Engine,
     guard::Guard,
-    outcome::{EventOutcome, conclude},
+    outcome::{EventOutcome, conclude, evaluate, merge_runs},
     plan::Plan,
     response_policies::ResponsePolicies,
     run::{EventScope, run_hooks},

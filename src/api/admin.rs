@@ -18,7 +18,7 @@ use super::{
     sessions, shadow, trial,
 };
 use crate::{
-    auth::{AdminPrincipal, LimitsMode, LossMode},
+    auth::{AdminPrincipal, LimitsMode, LossMode, SharedLimits},
     config::{AdminRole, BUILTIN, FailureMode, HookMode},
     error::ApiError,
     middleware::{identify_admin_user, require_admin_user, require_role},
@@ -100,7 +100,7 @@ pub(super) async fn readyz(State(app): State<App>) -> Response {
     notes.extend(listed("bundles may be out of date", &outdated));
     notes.extend(listed("guards not proven", &snapshot.unproven_guards()));
     let limits = snapshot.shared.limits.as_ref();
-    notes.extend(limits.map(|limits| limits_status(limits.mode())));
+    notes.extend(limits.map(|limits| limits_status(limits)));
     let open = snapshot.upstreams.open_circuits().map(str::to_owned);
     let open: Vec<String> = open.collect();
     notes.extend(listed("circuit breaker open", &open));
@@ -108,8 +108,8 @@ pub(super) async fn readyz(State(app): State<App>) -> Response {
 }
 
 /// Describes limits that replicas share.
-fn limits_status(mode: LimitsMode) -> String {
-    match mode {
+fn limits_status(limits: &SharedLimits) -> String {
+    match limits.mode() {
         LimitsMode::Shared => "caller limits shared".to_owned(),
         LimitsMode::Lost(mode) => {
             let applied = match mode {
@@ -118,7 +118,8 @@ fn limits_status(mode: LimitsMode) -> String {
                 LossMode::Unlimited => "none is applied".to_owned(),
                 LossMode::Refused => "limited callers are refused".to_owned(),
             };
-            format!("caller limits not shared, Redis is unavailable: {applied}")
+            let cause = limits.loss_cause();
+            format!("caller limits not shared, {cause}: {applied}")
         }
     }
 }

@@ -62,14 +62,20 @@ impl ExplainArgs {
             let run = run_trial(&config, &action, execution, server::handle_agent_request);
             let report = Box::pin(run).await?;
             if self.json {
-                return Ok(print(&format!("{:#}", json!(report)))?);
+                print(&format!("{:#}", json!(report)))?;
+            } else {
+                let printer = ExplainPrinter {
+                    action: &action,
+                    report: &report,
+                    execution,
+                };
+                print(&printer.lines().join("\n"))?;
             }
-            let printer = ExplainPrinter {
-                action: &action,
-                report: &report,
-                execution,
-            };
-            Ok(print(&printer.lines().join("\n"))?)
+            if report.verdict == Some("error") {
+                let reason = report.reason.unwrap_or_default();
+                return Err(Failure::Failed(format!("it has no verdict: {reason}")));
+            }
+            Ok(())
         }))
     }
 }

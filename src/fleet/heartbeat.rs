@@ -134,6 +134,11 @@ impl Fleet {
         let _left: Option<()> = left.await;
     }
 
+    /// Returns the reason why Redis refuses commands, if it answers.
+    pub fn refusal(&self) -> Option<String> {
+        self.connection.refusal()
+    }
+
     /// Returns the state of all replicas; `None` if Redis is unavailable.
     pub async fn status(&self) -> Option<FleetStatus> {
         let call = list();

@@ -46,8 +46,17 @@ pub struct RedisConnection {
 struct ConnectionInner {
     connection: Option<MultiplexedConnection>,
     paused_until: Option<Instant>,
-    /// True if an outage was logged.
-    is_unavailable: bool,
+    /// The last failure, until a command succeeds.
+    failure: Option<RedisFailure>,
+}
+
+/// The reason why a command has no result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum RedisFailure {
+    /// There is no connection, or no answer.
+    Unavailable,
+    /// Redis answered with an error of this code, such as `MOVED`.
+    Refused(String),
 }
 
 /// A Lua script, which Redis runs atomically.
@@ -149,7 +158,7 @@ impl RedisConnection {
 
     async fn query<T>(&self, query: impl Future<Output = Result<T, RedisError>>) -> Option<T> {
         let answer = self.attempt(COMMAND_TIMEOUT, query).await?;
-        if std::mem::take(&mut self.state.lock().is_unavailable) {
+        if self.state.lock().failure.take().is_some() {
             tracing::info!(data = self.data, "Redis recovered");
         }
         Some(answer)
@@ -166,8 +175,8 @@ impl RedisConnection {
         }
         match timeout(limit, work).await {
             Ok(Ok(value)) => return Some(value),
-            Ok(Err(error)) => self.record_failure(&cause(&error)),
-            Err(_elapsed) => self.record_failure("timed out"),
+            Ok(Err(error)) => self.record_failure(&failure(&error), &cause(&error)),
+            Err(_elapsed) => self.record_failure(&RedisFailure::Unavailable, "timed out"),
         }
         None
     }
@@ -186,22 +195,61 @@ impl RedisConnection {
         Ok(connection)
     }
 
-    fn record_failure(&self, cause: &str) {
+    /// Returns the reason why Redis refuses commands, if it answers.
+    pub fn refusal(&self) -> Option<String> {
+        match &self.state.lock().failure {
+            Some(RedisFailure::Refused(code)) => Some(refusal(code)),
+            Some(RedisFailure::Unavailable) | None => None,
+        }
+    }
+
+    fn record_failure(&self, failure: &RedisFailure, cause: &str) {
         self.failures.inc();
-        let was_unavailable = {
+        let previous = {
             let mut state = self.state.lock();
             state.connection = None;
             state.paused_until = Some(Instant::now() + RETRY_DELAY);
-            std::mem::replace(&mut state.is_unavailable, true)
+            state.failure.replace(failure.clone())
         };
-        if !was_unavailable {
-            tracing::warn!(
-                data = self.data,
-                error = cause,
-                "Redis unavailable, falling back to memory"
-            );
+        if previous.as_ref() == Some(failure) {
+            return;
+        }
+        let data = self.data;
+        match failure {
+            RedisFailure::Unavailable => {
+                tracing::warn!(
+                    data,
+                    error = cause,
+                    "Redis unavailable, falling back to memory"
+                );
+            }
+            RedisFailure::Refused(code) => {
+                tracing::warn!(
+                    data,
+                    error = refusal(code),
+                    "Redis refuses commands, falling back to memory"
+                );
+            }
         }
     }
+}
+
+/// Returns the kind of a failure.
+fn failure(error: &RedisError) -> RedisFailure {
+    error.code().map_or(RedisFailure::Unavailable, |code| {
+        RedisFailure::Refused(code.to_owned())
+    })
+}
+
+/// Describes an answer with an error of this code.
+fn refusal(code: &str) -> String {
+    let hint = match code {
+        "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" | "TRYAGAIN" => {
+            ", and a cluster needs a proxy"
+        }
+        _ => "",
+    };
+    format!("Redis answered {code}{hint}")
 }
 
 /// Describes an error without the address.

@@ -82,6 +82,15 @@ impl Engine {
         !self.table.groups(event).is_empty() || policies.any(|policy| !policy.inspects_calls)
     }
 
+    /// Returns whether a bundle above another one inspects answers.
+    pub fn has_upper_answer_rules(&self) -> bool {
+        let event = EventName::AfterModel;
+        let mut policies = self.table.policies(event).iter();
+        let groups = self.table.groups(event).iter();
+        let mut hooks = groups.flat_map(|group| &group.hooks);
+        policies.any(|policy| policy.is_locked) || hooks.any(|hook| hook.is_locked)
+    }
+
     /// Returns whether any hook that may deny runs on calls or results of tools. Policies that
     /// inspect model calls see tools there.
     pub fn guards_tools(&self) -> bool {
@@ -115,12 +124,28 @@ impl Engine {
         scope: EventScope<'_>,
         subject: ConditionSubject<'_>,
     ) -> Plan {
+        let plan = self.select(event, scope, subject);
+        self.record_plan(event, scope, plan)
+    }
+
+    /// Selects as [`Self::plan`] does, and records nothing.
+    pub(super) fn select(
+        &self,
+        event: EventName,
+        scope: EventScope<'_>,
+        subject: ConditionSubject<'_>,
+    ) -> Plan {
         let conditions = ConditionContext::new(event, scope.context, subject);
         let (policies, groups) = (self.table.policies(event), self.table.groups(event));
         let mut plan = plan(policies, groups, self.only.as_ref(), conditions);
         let disabled = self.table.disabled(event).iter();
         let disabled = disabled.map(|rule| (*rule, SkipReason::Disabled));
         plan.skipped.extend(disabled);
+        plan
+    }
+
+    /// Records a plan. Returns what runs of it: nothing in a dry run.
+    pub(super) fn record_plan(&self, event: EventName, scope: EventScope<'_>, plan: Plan) -> Plan {
         if !scope.recorder.needs(SinkNeed::Plans) {
             return plan;
         }
@@ -129,7 +154,7 @@ impl Engine {
             name: &policy.name,
             kind: BUILTIN,
         });
-        let hooks = plan.hooks.iter().map(|hook| PlannedRule {
+        let hooks = plan.all_hooks().map(|hook| PlannedRule {
             rule: hook.rule,
             name: &hook.name,
             kind: &hook.spec.kind,
@@ -143,6 +168,24 @@ impl Engine {
             is_skipped,
         });
         if is_skipped { Plan::default() } else { plan }
+    }
+
+    /// Selects the hooks of a bundle above another one that inspect what other hooks of the `plan`
+    /// changed. Their conditions are evaluated anew. Returns `None` if there are no such hooks.
+    pub fn plan_upper_hooks(
+        &self,
+        plan: &mut Plan,
+        event: EventName,
+        scope: EventScope<'_>,
+        subject: ConditionSubject<'_>,
+    ) -> Option<Plan> {
+        if !plan.has_upper_hooks() {
+            return None;
+        }
+        let mut upper = self.select(event, scope, subject);
+        upper.keep_upper();
+        plan.reselect_upper(&upper.hooks);
+        Some(upper)
     }
 
     /// Selects the policies that inspect what hooks changed. Their conditions are

@@ -1,28 +1,29 @@
 //! Events of tools, agents and sessions, reported by the agent or derived from its
-//! model calls: policies, hooks, policies again.
+//! model calls: policies, hooks, policies again. Hooks of a bundle above another one run last.
 //!
 //! A reported model call is known in its stable form only. Policies work on
 //! documents, so they get one made from the stable form, and their edits are read
 //! back as the output of a hook.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value, json, value::RawValue};
 use tokio::time::Instant;
 
 use super::{
     condition_eval::ConditionSubject,
     configured_policy::ConfiguredPolicy,
     engine::Engine,
-    outcome::{EventOutcome, merge, merge_runs},
+    outcome::{EventOutcome, conclude, merge, merge_runs},
     plan::Plan,
     run::{EventScope, finish_run, run_hooks},
 };
 use crate::{
+    config::HookMode,
     dialect::{self, Detail, DialectError, ResponseDocument},
     event::{
-        Action, AfterModel, Event, EventKind, EventOrigin, HookOutput, HookRun, HookStatus,
-        MatcherSubject, SkipReason, Verdict,
+        Action, AfterModel, Event, EventKind, EventName, EventOrigin, FlowVerdict, HookOutput,
+        HookRun, HookStatus, MatcherSubject, SkipReason, Verdict,
     },
-    model::{LlmRequest, Role},
+    model::{LlmRequest, ResponseMutation, Role},
     observe::recorder::{EventDecision, ExchangeEvent, SinkNeed},
     policy::{ChunkPosition, InspectionPass, Policy, PolicyContext, PolicyRequest},
 };
@@ -50,20 +51,25 @@ impl Engine {
         plan.retain_policies(SkipReason::InspectsCalls, is_selected);
         let mut runs = self.run_policies(&plan, scope, InspectionPass::First, &mut event);
         let policy_runs = runs.len();
-        runs.extend(run_hooks(&plan, scope, &mut event, None).await);
+        runs.extend(self.run_layers(&mut plan, scope, &mut event).await);
         let has_output = |run: &HookRun| run.is_enforced() && run.has_output();
         let hooks_changed = runs.iter().skip(policy_runs).any(has_output);
         let (output, _) = merge_runs::<E>(&runs);
         // A refusal is final; policies would only repeat theirs.
         let is_refused = matches!(E::evaluate(&output).action(), Action::Deny | Action::Stop);
-        if !is_refused && (hooks_changed || plan.needs_last_look(&runs)) {
-            if hooks_changed && !plan.sequential {
-                event.apply(&output);
-            }
+        if hooks_changed || !is_refused && plan.needs_last_look(&runs) {
             let subject = ConditionSubject::Event(event.as_event());
             let mut plan = self.plan_second_pass(E::NAME, scope, subject);
             plan.policies.retain(|policy| is_selected(policy));
-            runs.extend(self.run_policies(&plan, scope, InspectionPass::Second, &mut event));
+            // A refusal may have texts for the conversation, too.
+            let edited = mask_added(&plan, E::NAME, &mut runs);
+            if !is_refused {
+                let last = self.run_policies(&plan, scope, InspectionPass::Second, &mut event);
+                runs.extend(last.into_iter().zip(edited).map(|(run, edited)| HookRun {
+                    edited: run.edited || edited,
+                    ..run
+                }));
+            }
         }
         let outcome = merge::<E>(runs);
         let decision = EventDecision {
@@ -76,6 +82,50 @@ impl Engine {
             .recorder
             .record(&ExchangeEvent::EventDecided(&decision));
         outcome
+    }
+
+    /// Lets a bundle above another one inspect an answer that a policy or hook below it gives in the
+    /// place of the model, and edit it.
+    pub async fn inspect_answer(
+        &self,
+        scope: EventScope<'_>,
+        subject: ConditionSubject<'_>,
+        event: &mut AfterModel,
+        document: Option<&RawValue>,
+    ) -> FlowVerdict<Option<ResponseMutation>> {
+        let mut plan = self.select(EventName::AfterModel, scope, subject);
+        plan.keep_upper();
+        if plan.is_empty() {
+            return FlowVerdict::Proceed(None);
+        }
+        let plan = self.record_plan(EventName::AfterModel, scope, plan);
+        let mut runs = self.run_policies(&plan, scope, InspectionPass::First, event);
+        let hook_runs = run_hooks(&plan, scope, event, document).await;
+        apply_edits(&plan, &hook_runs, event);
+        runs.extend(hook_runs);
+        if !plan.hooks.is_empty() {
+            runs.extend(self.run_policies(&plan, scope, InspectionPass::Second, event));
+        }
+        conclude::<AfterModel>(scope.recorder, plan.summary(), runs)
+    }
+
+    /// Runs the hooks of a plan, and applies their edits to the event. Those of a bundle above
+    /// another one run last, on what the others leave.
+    async fn run_layers<E: EventKind>(
+        &self,
+        plan: &mut Plan,
+        scope: EventScope<'_>,
+        event: &mut E,
+    ) -> Vec<HookRun> {
+        let mut runs = run_hooks(plan, scope, event, None).await;
+        apply_edits(plan, &runs, event);
+        let subject = ConditionSubject::Event(event.as_event());
+        if let Some(upper) = self.plan_upper_hooks(plan, E::NAME, scope, subject) {
+            let upper_runs = run_hooks(&upper, scope, event, None).await;
+            apply_edits(&upper, &upper_runs, event);
+            runs.extend(upper_runs);
+        }
+        runs
     }
 
     /// Runs policies in order. Each sees the edits of those before it.
@@ -99,6 +149,32 @@ impl Engine {
         }
         runs
     }
+}
+
+/// Applies the edits of a plan's hooks to the event. In sequence, each has been applied already.
+fn apply_edits<E: EventKind>(plan: &Plan, runs: &[HookRun], event: &mut E) {
+    let mut enforced = runs.iter().filter(|run| run.is_enforced());
+    if !plan.sequential && enforced.any(HookRun::has_output) {
+        let (output, _) = merge_runs::<E>(runs);
+        event.apply(&output);
+    }
+}
+
+/// Lets each policy of a plan mask the texts that runs add to the conversation. Returns which
+/// policies did.
+fn mask_added(plan: &Plan, event: EventName, runs: &mut [HookRun]) -> Vec<bool> {
+    let policies = plan.policies.iter();
+    let masks = policies.map(|configured| {
+        let mask = |text: &str| configured.policy.mask_added(event, text);
+        let mut is_edited = false;
+        if configured.mode == HookMode::Enforce {
+            for run in runs.iter_mut() {
+                is_edited |= run.result.output.edit_added(mask);
+            }
+        }
+        is_edited
+    });
+    masks.collect()
 }
 
 /// Runs a policy on an event. An event that cannot be read is denied.

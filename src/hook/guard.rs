@@ -107,7 +107,7 @@ impl Guard {
         let Self::Hook(hook) = self else {
             return false;
         };
-        hook.event == other.event
+        (hook.event, hook.is_locked) == (other.event, other.is_locked)
             && hook.spec.identity() == other.spec.identity()
             && hook.spec.strictness() <= other.spec.strictness()
     }

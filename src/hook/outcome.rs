@@ -90,6 +90,11 @@ pub fn conclude<E: EventKind>(
     outcome.verdict
 }
 
+/// Merges the outputs of all enforcing runs, and returns the verdict on them.
+pub fn evaluate<E: EventKind>(runs: &[HookRun]) -> E::Verdict {
+    E::evaluate(&merge_runs::<E>(runs).0)
+}
+
 /// Merges all runs on one event into its outcome.
 pub(super) fn merge<E: EventKind>(runs: Vec<HookRun>) -> EventOutcome<E::Verdict> {
     let (output, diagnostics) = merge_runs::<E>(&runs);
@@ -102,7 +107,7 @@ pub(super) fn merge<E: EventKind>(runs: Vec<HookRun>) -> EventOutcome<E::Verdict
 }
 
 /// Merges the outputs of all enforcing runs.
-pub(super) fn merge_runs<E: EventKind>(runs: &[HookRun]) -> (HookOutput, Vec<Diagnostic>) {
+pub fn merge_runs<E: EventKind>(runs: &[HookRun]) -> (HookOutput, Vec<Diagnostic>) {
     let enforced = runs.iter().filter(|run| run.is_enforced());
     merge_outputs(enforced.map(|run| &run.result.output), E::HONOURS)
 }

@@ -27,6 +27,9 @@ pub struct Plan {
     pub policies: Vec<Arc<ConfiguredPolicy>>,
     /// Hooks, in the order of the config, without duplicates.
     pub hooks: Vec<Arc<Hook>>,
+    /// Hooks of a bundle above another one that run after `hooks`, as they are selected now. They
+    /// are selected anew then. `None` if that bundle has no hooks on the event, or no others run.
+    upper_hooks: Option<Vec<Arc<Hook>>>,
     /// True if hooks run one after the other.
     pub sequential: bool,
     /// Time of the selection.
@@ -56,7 +59,7 @@ impl Plan {
 
     /// Detail with which messages are shown to the hooks.
     pub fn detail(&self) -> Detail {
-        let mut hooks = self.hooks.iter();
+        let mut hooks = self.all_hooks();
         if hooks.any(|hook| hook.protocol.shows_message_parts()) {
             Detail::Whole
         } else {
@@ -66,8 +69,18 @@ impl Plan {
 
     /// Returns whether a hook receives the document.
     pub fn shows_document(&self) -> bool {
-        let mut hooks = self.hooks.iter();
+        let mut hooks = self.all_hooks();
         hooks.any(|hook| hook.spec.view == HookView::Document)
+    }
+
+    /// Returns whether a bundle above another one has hooks on the event that run after others.
+    pub const fn has_upper_hooks(&self) -> bool {
+        self.upper_hooks.is_some()
+    }
+
+    /// Returns all hooks, those that run last included.
+    pub(super) fn all_hooks(&self) -> impl Iterator<Item = &Arc<Hook>> {
+        self.hooks.iter().chain(self.upper_hooks.iter().flatten())
     }
 
     /// Returns the selection for the recorder.
@@ -90,6 +103,49 @@ impl Plan {
             policies.any(|policy| policy.rule == run.rule && !policy.is_locked)
         };
         self.has_locked && changed.any(is_lower)
+    }
+
+    /// Returns whether a policy or hook that does not belong to a bundle above another one answers
+    /// in the place of the model.
+    pub fn is_answered_below(&self, runs: &[HookRun]) -> bool {
+        let mut answers = runs.iter().filter(|run| {
+            run.is_enforced() && run.result.output.specific("llm_response").is_some()
+        });
+        answers.any(|run| {
+            let mut policies = self.policies.iter();
+            let mut hooks = self.hooks.iter();
+            policies.any(|policy| policy.rule == run.rule && !policy.is_locked)
+                || hooks.any(|hook| hook.rule == run.rule && !hook.is_locked)
+        })
+    }
+
+    /// Keeps the policies and hooks of a bundle above another one.
+    pub(super) fn keep_upper(&mut self) {
+        let upper_hooks = self.upper_hooks.take();
+        self.hooks.extend(upper_hooks.into_iter().flatten());
+        self.hooks.retain(|hook| hook.is_locked);
+        self.policies.retain(|policy| policy.is_locked);
+    }
+
+    /// Records which hooks of the bundle above run, once they are selected anew.
+    pub(super) fn reselect_upper(&mut self, selected: &[Arc<Hook>]) {
+        let runs = |rule: RuleId| selected.iter().any(|hook| hook.rule == rule);
+        self.skipped.retain(|(rule, _)| !runs(*rule));
+        let upper_hooks = self.upper_hooks.iter().flatten();
+        let left_out = upper_hooks.filter(|hook| !runs(hook.rule));
+        self.skipped
+            .extend(left_out.map(|hook| (hook.rule, SkipReason::Condition)));
+    }
+
+    /// Separates the hooks of a bundle above another one, which run on what the others leave.
+    fn separate_upper_hooks(&mut self, groups: &[MatcherGroup]) {
+        let mut configured = groups.iter().flat_map(|group| &group.hooks);
+        let has_lower = self.hooks.iter().any(|hook| !hook.is_locked);
+        if has_lower && configured.any(|hook| hook.is_locked) {
+            let hooks = std::mem::take(&mut self.hooks).into_iter();
+            let (upper, lower) = hooks.partition(|hook| hook.is_locked);
+            (self.upper_hooks, self.hooks) = (Some(upper), lower);
+        }
     }
 
     /// Returns whether policies of a bundle above another one inspect what others change.
@@ -141,7 +197,11 @@ impl Plan {
     ) {
         for hook in hooks {
             let mut planned = self.hooks.iter_mut();
-            let equal = planned.find(|planned| planned.spec.identity() == hook.spec.identity());
+            // INVARIANT: a hook of a bundle below never runs in the place of one above.
+            let equal = planned.find(|planned| {
+                planned.is_locked == hook.is_locked
+                    && planned.spec.identity() == hook.spec.identity()
+            });
             let skipped = match equal {
                 _ if !hook.spec.agents.includes(conditions.is_sub_agent()) => {
                     (hook.rule, SkipReason::Matcher)
@@ -177,7 +237,7 @@ impl Plan {
 }
 
 /// Selects the policies and hooks whose matcher matches and whose condition holds.
-/// Of equal hooks the strictest is kept, in the place of the first. One sequential group
+/// Of equal hooks of a bundle the strictest is kept, in the place of the first. One sequential group
 /// makes the whole plan sequential. With `only`, nothing but this guard is selected.
 pub(super) fn plan(
     policies: &[Arc<ConfiguredPolicy>],
@@ -206,6 +266,7 @@ pub(super) fn plan(
         plan.select_group(group, only, &mut conditions);
     }
     plan.failed_conditions = conditions.failed;
+    plan.separate_upper_hooks(groups);
     plan
 }
 

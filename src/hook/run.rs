@@ -62,6 +62,14 @@ pub async fn run_hooks<E: EventKind>(
         let calls =
             calls.map(|((hook, shown), input)| call(plan, hook, scope, event, shown, input));
         runs = join_all(calls).await;
+        let mut edits = plan.hooks.iter().zip(&mut runs).filter(|(hook, run)| {
+            let output = &run.result.output;
+            hook.is_locked && run.is_enforced() && output.specific("llm_request").is_some()
+        });
+        // The others have not seen the edits of the first.
+        if let Some((_, first)) = edits.next() {
+            first.result.output.mark_following();
+        }
     }
     runs
 }
@@ -183,6 +191,9 @@ async fn call<E: EventKind>(
             result.output.extract_system_message();
         }
         result.output.record_removed_system(request);
+    }
+    if hook.is_locked {
+        result.output.mark_upper();
     }
     let elapsed = started.elapsed();
     let mut run = HookRun {

@@ -46,6 +46,8 @@ pub struct Hook {
     pub protocol: &'static dyn Protocol,
     /// Transport that calls it.
     pub transport: Arc<dyn Transport>,
+    /// True if it belongs to a bundle above another one, and so runs last.
+    pub(super) is_locked: bool,
     /// True if its last proof failed.
     pub(super) is_unproven: AtomicBool,
     /// Event on which it runs.
@@ -295,6 +297,7 @@ impl TableBuilder<'_> {
             when,
             protocol,
             transport,
+            is_locked: self.is_locked(&spec.span),
             is_unproven: AtomicBool::new(false),
             event,
             matcher: matcher.clone(),

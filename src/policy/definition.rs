@@ -39,6 +39,12 @@ pub trait Policy: fmt::Debug + Send + Sync {
         HookOutput::default()
     }
 
+    /// Masks a text that hooks add to the conversation on an event. Returns `None` if it stays as
+    /// it is.
+    fn mask_added(&self, _event: EventName, _text: &str) -> Option<String> {
+        None
+    }
+
     /// Returns the reason why its settings, or a part of them, are probably not as intended.
     fn lint(&self) -> Option<String> {
         None

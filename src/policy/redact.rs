@@ -91,6 +91,14 @@ impl Policy for Redact {
             _ => HookOutput::default(),
         }
     }
+
+    fn mask_added(&self, event: EventName, text: &str) -> Option<String> {
+        let scope = match event {
+            EventName::AfterTool => RedactionScope::ToolResults,
+            _ => RedactionScope::Request,
+        };
+        self.redact(scope, text, &mut FoundDetectors::new())
+    }
 }
 
 fn before_tool(redact: &Redact, event: &BeforeTool) -> HookOutput {

@@ -1,6 +1,9 @@
 //! `BeforeModel`: policies and hooks may edit, answer or deny a request.
 
-use std::ops::ControlFlow::{Break, Continue};
+use std::{
+    ops::ControlFlow::{Break, Continue},
+    sync::Arc,
+};
 
 use super::{
     model_request::ModelRequest,
@@ -9,11 +12,11 @@ use super::{
     turn_state::TurnState,
 };
 use crate::{
-    dialect,
+    dialect::{self, AllowedFunctions, Detail, ResponseDocument},
     error::{ApiError, ErrorReason},
-    event::{BeforeModel, BeforeModelVerdict, EventName, HookRun},
-    hook::{Plan, conclude},
-    model::RequestMutation,
+    event::{AfterModel, BeforeModel, BeforeModelVerdict, EventName, FlowVerdict, HookRun},
+    hook::{Plan, conclude, evaluate},
+    model::{RequestMutation, ResponseMutation},
     observe::recorder::{ExchangeAction, ExchangeEvent},
     policy::{InspectionPass, PolicyRequest},
 };
@@ -29,7 +32,9 @@ pub(super) async fn run(
         return Ok(Continue(()));
     }
     let context = turn.context;
-    let plan = turn.plan(EventName::BeforeModel, request);
+    // The model may be asked again, with the request as it was before hooks.
+    turn.allowed = AllowedFunctions::All;
+    let mut plan = turn.plan(EventName::BeforeModel, request);
     if plan.is_empty() {
         clear_denial(turn, request).await;
         return Ok(Continue(()));
@@ -38,12 +43,23 @@ pub(super) async fn run(
     let needs_last_look = plan.needs_last_look(&runs);
     let hooks = turn.run_hooks(&plan, request, |llm_request| BeforeModel { llm_request });
     runs.extend(hooks.await?);
+    // Boxed, because most calls have no layers.
+    let upper = Box::pin(run_upper_hooks(turn, request, &mut plan, &mut runs));
+    let upper_verdict = upper.await?;
+    let is_answered_below = plan.is_answered_below(&runs);
     let mut verdict = conclude::<BeforeModel>(&context.recorder, plan.summary(), runs);
+    if is_answered_below && context.snapshot.engine.has_upper_answer_rules() {
+        verdict = Box::pin(inspect_answer(turn, request, verdict)).await?;
+    }
     if let BeforeModelVerdict::Proceed(mutation) = &verdict
         && (needs_last_look || !mutation.is_empty())
     {
-        if !mutation.is_empty() {
-            write_mutation(turn, request, mutation)?;
+        let unwritten = match &upper_verdict {
+            Some(BeforeModelVerdict::Proceed(mutation)) => mutation,
+            _ => mutation,
+        };
+        if !unwritten.is_empty() {
+            write_mutation(turn, request, unwritten)?;
         }
         // INVARIANT: policies inspect what hooks changed before it goes upstream.
         let engine = &context.snapshot.engine;
@@ -53,6 +69,85 @@ pub(super) async fn run(
         verdict = conclude::<BeforeModel>(&context.recorder, plan.summary(), runs);
     }
     apply_verdict(turn, request, verdict, output).await
+}
+
+/// Runs the hooks of a bundle above another one on what the hooks below leave, whose edits it writes
+/// into the request. Adds their runs, and returns the verdict on them, whose edits are not written;
+/// `None` if no hooks run below others.
+async fn run_upper_hooks(
+    turn: &mut TurnState<'_>,
+    request: &mut ModelRequest,
+    plan: &mut Plan,
+    runs: &mut Vec<HookRun>,
+) -> Result<Option<BeforeModelVerdict>, ApiError> {
+    if !plan.has_upper_hooks() {
+        return Ok(None);
+    }
+    if let BeforeModelVerdict::Proceed(mutation) = evaluate::<BeforeModel>(runs)
+        && !mutation.is_empty()
+    {
+        write_mutation(turn, request, &mutation)?;
+    }
+    let engine = &turn.context.snapshot.engine;
+    let (event, subject) = (EventName::BeforeModel, request.subject());
+    let Some(upper) = engine.plan_upper_hooks(plan, event, turn.scope(), subject) else {
+        return Ok(None);
+    };
+    let hooks = turn.run_hooks(&upper, request, |llm_request| BeforeModel { llm_request });
+    let upper_runs = hooks.await?;
+    let verdict = evaluate::<BeforeModel>(&upper_runs);
+    runs.extend(upper_runs);
+    Ok(Some(verdict))
+}
+
+/// Lets the bundle above inspect an answer that a policy or hook below it gives in the place of the
+/// model.
+async fn inspect_answer(
+    turn: &TurnState<'_>,
+    request: &ModelRequest,
+    mut verdict: BeforeModelVerdict,
+) -> Result<BeforeModelVerdict, ApiError> {
+    let (BeforeModelVerdict::Respond(answer)
+    | BeforeModelVerdict::Deny {
+        response: Some(answer),
+        ..
+    }) = &mut verdict
+    else {
+        return Ok(verdict);
+    };
+    if !request.call.operation.generates() {
+        return Ok(verdict);
+    }
+    let built = dialect::build_response(&request.call, answer, "hookgate");
+    let chunk = ResponseDocument::parse(built.to_string().into())?;
+    let mut event = AfterModel {
+        llm_request: Arc::new(request.stable_form(Detail::Whole)?.into()),
+        llm_response: chunk.read()?,
+    };
+    let document = chunk.to_raw().and_then(dialect::shown_to_hooks);
+    let engine = &turn.context.snapshot.engine;
+    let inspected = engine.inspect_answer(
+        turn.scope(),
+        request.subject(),
+        &mut event,
+        document.as_deref(),
+    );
+    match inspected.await {
+        FlowVerdict::Proceed(None) => (),
+        FlowVerdict::Proceed(Some(_)) => {
+            // Serialization of strings and numbers cannot fail.
+            let edited = serde_json::to_value(&event.llm_response).unwrap_or_default();
+            *answer = ResponseMutation::read(&edited).unwrap_or_default();
+        }
+        FlowVerdict::Deny(reason) => {
+            verdict = BeforeModelVerdict::Deny {
+                reason,
+                response: None,
+            };
+        }
+        FlowVerdict::Stop(reason, _) => verdict = BeforeModelVerdict::Stop(reason),
+    }
+    Ok(verdict)
 }
 
 /// Lets policies inspect and edit the request.
@@ -92,7 +187,9 @@ fn write_mutation(
         context.record(&ExchangeEvent::ModelChanged(model.as_str()));
         request.call.model = Some(model);
     }
-    turn.allowed = edited.allowed.unwrap_or_default();
+    if let Some(allowed) = edited.allowed {
+        turn.allowed = allowed;
+    }
     request.document = edited.document;
     Ok(())
 }

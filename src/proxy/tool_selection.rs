@@ -4,8 +4,8 @@ use super::{model_request::ModelRequest, turn_state::TurnState};
 use crate::{
     dialect,
     error::ApiError,
-    event::{BeforeToolSelection, EventName},
-    hook::conclude,
+    event::{BeforeToolSelection, EventDefinition, EventName},
+    hook::{conclude, merge_runs},
     observe::recorder::ExchangeAction,
 };
 
@@ -18,12 +18,23 @@ pub(super) async fn run(
     if !request.call.operation.generates() || request.call.retrieves() {
         return Ok(());
     }
-    let plan = turn.plan(EventName::BeforeToolSelection, request);
+    let mut plan = turn.plan(EventName::BeforeToolSelection, request);
     if plan.is_empty() {
         return Ok(());
     }
     let runs = turn.run_hooks(&plan, request, BeforeToolSelection::new);
-    let runs = runs.await?;
+    let mut runs = runs.await?;
+    let engine = &turn.context.snapshot.engine;
+    let (event, subject) = (EventName::BeforeToolSelection, request.subject());
+    if let Some(upper) = engine.plan_upper_hooks(&mut plan, event, turn.scope(), subject) {
+        let (below, _) = merge_runs::<BeforeToolSelection>(&runs);
+        let upper_runs = turn.run_hooks(&upper, request, |llm_request| {
+            let mut event = BeforeToolSelection::new(llm_request);
+            event.apply(&below);
+            event
+        });
+        runs.extend(upper_runs.await?);
+    }
     let recorder = &turn.context.recorder;
     if let Some(selection) = conclude::<BeforeToolSelection>(recorder, plan.summary(), runs) {
         let allowed = dialect::write_tool_selection(&mut request.document, &selection)?;

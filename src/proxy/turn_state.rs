@@ -92,7 +92,7 @@ impl<'a> TurnState<'a> {
         &self,
         plan: &Plan,
         request: &ModelRequest,
-        event: fn(LlmRequest) -> E,
+        event: impl FnOnce(LlmRequest) -> E,
     ) -> Result<Vec<HookRun>, DialectError> {
         if plan.hooks.is_empty() {
             return Ok(Vec::new());

@@ -49,5 +49,9 @@ pub async fn status(app: &App) -> Result<FleetStatus, ApiError> {
         return Err(ApiError::new(ErrorReason::NoFleet, message));
     };
     let status = fleet.status().await;
-    status.ok_or_else(|| ApiError::new(ErrorReason::FleetUnavailable, "Redis does not answer"))
+    status.ok_or_else(|| {
+        let refusal = fleet.refusal();
+        let message = refusal.unwrap_or_else(|| "Redis does not answer".to_owned());
+        ApiError::new(ErrorReason::FleetUnavailable, message)
+    })
 }

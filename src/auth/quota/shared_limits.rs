@@ -74,6 +74,12 @@ impl SharedLimits {
         }
     }
 
+    /// Returns the reason why limits are not shared.
+    pub fn loss_cause(&self) -> String {
+        let refusal = self.fleet.connection.refusal();
+        refusal.unwrap_or_else(|| "Redis is unavailable".to_owned())
+    }
+
     /// Returns the number by which this process divides limits while Redis is unavailable.
     pub(super) fn divisor(&self) -> u64 {
         match self.loss_mode() {

@@ -72,12 +72,24 @@ impl FleetArgs {
 impl StatusArgs {
     fn run(self) -> Result<(), Failure> {
         let deadline = Instant::now() + self.timeout;
+        let mut is_reported = false;
         let (status, problem) = loop {
-            let status = self.status()?;
-            let problem = self.problem(&status);
+            let looked = self.status();
             let is_over = self.wait_for.is_none() || Instant::now() >= deadline;
-            if problem.is_none() || is_over {
-                break (status, problem);
+            match looked {
+                Ok(status) => {
+                    let problem = self.problem(&status);
+                    if problem.is_none() || is_over {
+                        break (status, problem);
+                    }
+                }
+                // The gateway may restart, or Redis be away for a moment.
+                Err(Failure::Failed(message)) if !is_over => {
+                    if !std::mem::replace(&mut is_reported, true) {
+                        print_error(&format!("{message}; trying again"));
+                    }
+                }
+                Err(failure) => return Err(failure),
             }
             thread::sleep(POLL_INTERVAL);
         };

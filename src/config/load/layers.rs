@@ -170,21 +170,22 @@ fn unsigned_commands(layers: &[PolicyLayer], config: &Config) -> Vec<Problem> {
 }
 
 /// Returns a problem for each policy and hook outside of the upper bundle that has the name of
-/// one in it.
+/// one in it. One without a name replaces nothing.
 fn shadowed_rules(layers: &[PolicyLayer], config: &Config) -> Vec<Problem> {
     let Some(upper) = layers.first() else {
         return Vec::new();
     };
     let policies = config.policies.iter();
-    let policies = policies.map(|policy| (policy.label(), &policy.span));
+    let policies = policies.map(|policy| (policy.name.as_ref(), policy.label(), &policy.span));
     let disabled = config.disabled_hooks.iter().map(|(_, hook)| hook);
     let hooks = config.enabled_hooks().chain(disabled);
-    let hooks = hooks.map(|hook| (hook.label(), &hook.span));
+    let hooks = hooks.map(|hook| (hook.name.as_ref(), hook.label(), &hook.span));
     let (own, others): (Vec<_>, Vec<_>) = policies
         .chain(hooks)
-        .partition(|(_, span)| upper.contains(span));
-    let shadowed = others.into_iter().filter_map(|(name, span)| {
-        let (_, first) = own.iter().find(|(own, _)| *own == name)?;
+        .partition(|(_, _, span)| upper.contains(span));
+    let shadowed = others.into_iter().filter_map(|(name, _, span)| {
+        let name = name?;
+        let (_, _, first) = own.iter().find(|(_, label, _)| label == name)?;
         let message = format!(
             "`{name}` is the name of a policy or hook of the bundle `{}`, which cannot be replaced: it is at {first}",
             upper.name

@@ -22,6 +22,13 @@ impl AddedContext {
             Self::Tagged(text) | Self::Raw(text) => text,
         }
     }
+
+    /// Replaces the text.
+    pub fn set_text(&mut self, text: String) {
+        match self {
+            Self::Tagged(own) | Self::Raw(own) => *own = text,
+        }
+    }
 }
 
 /// Renders texts for the conversation, one per line; adjacent tagged texts share

@@ -63,6 +63,9 @@ pub struct Interpretation {
     /// True if `llm_request` is an edit of what earlier outputs left, so that its conversation
     /// replaces theirs with all texts for the system instruction.
     pub follows_edits: bool,
+    /// True if `toolConfig` is that of a bundle above another one, so that it allows nothing more
+    /// than other outputs.
+    pub narrows_selection: bool,
     /// Texts for the system instruction that the messages of `llm_request` leave out.
     pub removed_system: Vec<Message>,
 }
@@ -235,6 +238,27 @@ impl HookOutput {
     /// Marks the output of a hook or policy that saw the edits before its own.
     pub fn mark_following(&mut self) {
         self.interpretation.follows_edits = self.specific("llm_request").is_some();
+    }
+
+    /// Marks the output of a hook of a bundle above another one.
+    pub fn mark_upper(&mut self) {
+        self.interpretation.narrows_selection = self.specific("toolConfig").is_some();
+    }
+
+    /// Edits the texts that it adds to the conversation. Returns whether any is changed.
+    pub fn edit_added(&mut self, edit: impl Fn(&str) -> Option<String>) -> bool {
+        let context = self.additional_context().and_then(&edit);
+        let mut is_edited = context.is_some();
+        if let Some(context) = context {
+            self.set_specific("additionalContext", Value::String(context));
+        }
+        for added in &mut self.interpretation.added {
+            if let Some(text) = edit(added.text()) {
+                added.set_text(text);
+                is_edited = true;
+            }
+        }
+        is_edited
     }
 
     /// Records the texts for the system instruction that an edit of this request leaves out.

@@ -34,7 +34,8 @@ pub enum OutputPart {
     ResponseEdit,
     /// `tool_input`, merged by key.
     ToolInput,
-    /// `toolConfig`: the stricter mode, `AUTO` if none is given; all names.
+    /// `toolConfig`: the stricter mode, `AUTO` if none is given; all names, and of bundles above
+    /// each other those of both.
     ToolSelection,
     /// `updatedToolOutput` of some protocols; the last one.
     ToolResult,
@@ -67,6 +68,10 @@ pub fn merge_outputs<'a>(
 struct OutputMerger {
     merged: HookOutput,
     diagnostics: Vec<Diagnostic>,
+    /// Selection of tools by outputs that narrow no other one.
+    selection: Option<ToolConfig>,
+    /// Selection of tools that narrows the other one.
+    upper_selection: Option<ToolConfig>,
     /// True if the synthetic response is that of an output that denies.
     response_denies: bool,
 }
@@ -259,12 +264,20 @@ impl OutputMerger {
         let Some(later) = ToolConfig::read(value) else {
             return self.wrong_type("toolConfig");
         };
-        let earlier = self.merged.specific("toolConfig");
-        let mut merged = match earlier.and_then(ToolConfig::read) {
+        let selection = if output.interpretation.narrows_selection {
+            &mut self.upper_selection
+        } else {
+            &mut self.selection
+        };
+        let mut merged = match selection.take() {
             Some(earlier) => earlier.merge(&later),
             None => later,
         };
         merged.mode.get_or_insert_default();
+        *selection = Some(merged.clone());
+        if let (Some(lower), Some(upper)) = (&self.selection, &self.upper_selection) {
+            merged = lower.intersect(upper);
+        }
         // Serialization of strings cannot fail.
         let value = serde_json::to_value(merged).unwrap_or_default();
         self.merged.set_specific("toolConfig", value);

@@ -110,3 +110,31 @@ fn a_hook_that_only_observes_proves_nothing_of_an_equal_guard() {
     assert!(plan_of(&table, Some(&guard), "ls").is_empty());
     assert_eq!(plan_of(&table, Some(&guard), "rm").hooks.len(), 1);
 }
+
+#[test]
+fn hooks_of_a_bundle_above_run_last_and_are_selected_anew() {
+    let table = HookTable::of_layers(
+        "hooks:\n\
+        \x20 BeforeTool:\n\
+        \x20   - hooks: [{ command: ./g }, { command: ./w, when: tool.name == 'ls' }]\n\
+        \x20   - hooks: [{ command: ./g }, { command: ./t }]\n",
+    );
+    let names = |hooks: &[Arc<Hook>]| {
+        let hooks = hooks.iter();
+        hooks.map(|hook| hook.name.clone()).collect::<Vec<_>>()
+    };
+
+    let mut plan = plan_of(&table, None, "rm");
+    assert_eq!(names(&plan.hooks), ["./g", "./t"]);
+    assert_eq!(
+        names(plan.upper_hooks.as_deref().unwrap_or_default()),
+        ["./g"]
+    );
+    let skipped = plan.skipped.len();
+
+    let mut again = plan_of(&table, None, "ls");
+    again.keep_upper();
+    plan.reselect_upper(&again.hooks);
+    assert_eq!(names(&again.hooks), ["./g", "./w"]);
+    assert_eq!((skipped, plan.skipped.len()), (1, 0));
+}

@@ -66,8 +66,8 @@ impl TableBuilder<'_> {
         }
     }
 
-    /// Returns whether a policy is in a bundle above another one.
-    fn is_locked(&self, span: &SourceSpan) -> bool {
+    /// Returns whether a policy or hook is in a bundle above another one.
+    pub(super) fn is_locked(&self, span: &SourceSpan) -> bool {
         let upper = self.layers.split_first();
         upper.is_some_and(|(upper, lower)| !lower.is_empty() && upper.contains(span))
     }

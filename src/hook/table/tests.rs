@@ -2,7 +2,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::{hook::registry, transport::ProcessSlots};
+use crate::{config::CommandHooks, hook::registry, transport::ProcessSlots};
 
 impl HookTable {
     /// A table with one group.
@@ -16,6 +16,28 @@ impl HookTable {
     /// The table of a config with these hooks.
     pub(in crate::hook) fn of_hooks(hooks: &str) -> Self {
         build(&config(hooks), None).unwrap()
+    }
+
+    /// The table of a config whose first group of hooks on `BeforeTool` is in a bundle above that
+    /// of the others.
+    pub(in crate::hook) fn of_layers(hooks: &str) -> Self {
+        let mut config = config(hooks);
+        let layer = |name: &str| PolicyLayer {
+            name: name.to_owned(),
+            directory: PathBuf::from(name),
+            digest: String::new(),
+            bundle: None,
+            commands: CommandHooks::Allowed,
+        };
+        config.layers = vec![layer("org"), layer("team")];
+        let groups = config.hooks.get_mut(&EventName::BeforeTool).unwrap();
+        for (index, group) in groups.iter_mut().enumerate() {
+            let folder = if index == 0 { "org" } else { "team" };
+            for hook in &mut group.hooks {
+                hook.span.file = PathBuf::from(folder).join("hookgate.yaml");
+            }
+        }
+        build(&config, None).unwrap()
     }
 }
 

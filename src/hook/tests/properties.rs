@@ -191,6 +191,7 @@ fn build_hook(number: usize, simulated: &SimulatedHook, deps: &TransportDeps) ->
         event: EventName::BeforeModel,
         directory: deps.directory.clone(),
         output_limit: deps.output_limit,
+        is_locked: false,
         is_unproven: AtomicBool::new(false),
         matcher: tool_matcher(),
         protocol: protocol::find(simulated.protocol).unwrap(),

@@ -36,6 +36,8 @@ pub struct ResponseFilter<'a> {
     hook_context: Context,
     /// Policies and hooks on `AfterModel`. Planned once, because the event has no subject.
     plan: Plan,
+    /// Hooks of a bundle above another one, which inspect what other hooks changed.
+    upper_plan: Option<Plan>,
     /// The model that was called.
     pub model: String,
     /// Policies that run before hooks.
@@ -67,7 +69,7 @@ impl<'a> ResponseFilter<'a> {
             return Ok(None);
         }
         let context = turn.context;
-        let plan = turn.plan(EventName::AfterModel, request);
+        let mut plan = turn.plan(EventName::AfterModel, request);
         let allowed = turn.allowed.clone();
         let fires_before_tool = turn.derives(EventName::BeforeTool);
         let is_hooked = !plan.is_empty()
@@ -81,6 +83,8 @@ impl<'a> ResponseFilter<'a> {
         let is_retry = turn.denied_rounds > 0 || turn.answer_retries > 0;
         let (engine, model) = (&context.snapshot.engine, request.call.model_name());
         let scope = turn.scope();
+        let (event, subject) = (EventName::AfterModel, request.subject());
+        let upper_plan = engine.plan_upper_hooks(&mut plan, event, scope, subject);
         let mut llm_request = CachedRequest::default();
         if !plan.hooks.is_empty() {
             // Streams may be long, so the form that hooks receive holds no media.
@@ -106,6 +110,7 @@ impl<'a> ResponseFilter<'a> {
             unrecorded_chunks: 0,
             is_required: is_hooked || is_summary || is_retry || context.records_responses,
             plan,
+            upper_plan,
         }))
     }
 
@@ -187,8 +192,13 @@ impl<'a> ResponseFilter<'a> {
             self.finish_edits.write(&mut chunk)?;
         } else if !self.plan.hooks.is_empty() {
             // Boxed, because most chunks run no hooks and futures are moved as a whole.
-            runs.extend(Box::pin(self.call_hooks(&chunk)).await?);
-            if let Break(refusal) = self.apply_outputs(&mut chunk, runs)? {
+            runs.extend(Box::pin(self.call_hooks(&self.plan, &chunk)).await?);
+            let mut applied = self.apply_outputs(&mut chunk, runs)?;
+            if let Some(upper) = &self.upper_plan {
+                let runs = Box::pin(self.call_hooks(upper, &chunk)).await?;
+                applied = stricter(applied, self.apply_outputs(&mut chunk, runs)?);
+            }
+            if let Break(refusal) = applied {
                 return Ok(Break(refusal));
             }
             runs = Vec::new();
@@ -202,15 +212,19 @@ impl<'a> ResponseFilter<'a> {
         }
     }
 
-    async fn call_hooks(&self, chunk: &ResponseDocument) -> Result<Vec<HookRun>, DialectError> {
-        let document = self.plan.shows_document().then(|| chunk.to_raw()).flatten();
+    async fn call_hooks(
+        &self,
+        plan: &Plan,
+        chunk: &ResponseDocument,
+    ) -> Result<Vec<HookRun>, DialectError> {
+        let document = plan.shows_document().then(|| chunk.to_raw()).flatten();
         let document = document.and_then(dialect::shown_to_hooks);
         let mut event = AfterModel {
             llm_request: Arc::clone(&self.llm_request),
             llm_response: chunk.read()?,
         };
         self.context.record(&ExchangeEvent::ChunkToHooks);
-        Ok(run_hooks(&self.plan, self.scope(), &mut event, document.as_deref()).await)
+        Ok(run_hooks(plan, self.scope(), &mut event, document.as_deref()).await)
     }
 
     fn conclude(
@@ -364,5 +378,17 @@ impl<'a> ResponseFilter<'a> {
             stops_session: action == ExchangeAction::Stop,
             passed: None,
         }
+    }
+}
+
+/// Returns the stricter of two decisions about a chunk: one that stops the session, else the first
+/// that refuses it.
+fn stricter(first: ControlFlow<Refusal>, second: ControlFlow<Refusal>) -> ControlFlow<Refusal> {
+    match (first, second) {
+        (Break(first), Break(second)) if second.stops_session && !first.stops_session => {
+            Break(second)
+        }
+        (Break(refusal), _) | (Continue(()), Break(refusal)) => Break(refusal),
+        (Continue(()), Continue(())) => Continue(()),
     }
 }

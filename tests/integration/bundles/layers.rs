@@ -1,5 +1,7 @@
 //! Layers: bundles of an organisation and of a team on one replica.
 
+use serde_json::{Value, json};
+
 use super::{
     replicas::Replica,
     server::{PolicyServer, Polling, Publisher},
@@ -78,4 +80,185 @@ async fn a_team_cannot_weaken_the_organisation_on_a_replica() {
         "`other` is no model of the organisation"
     );
     assert!(!is_denied("gemini-2.5-pro").await);
+}
+
+/// Script of an organisation's hook.
+const REFUSE: &str =
+    "#!/bin/sh\nif grep -q FORBIDDEN; then echo 'not in this house' >&2; exit 2; fi\n";
+
+/// Returns a script that prints an output if its input has a word.
+fn edit(word: &str, specific: &str) -> String {
+    format!("#!/bin/sh\nif grep -q {word}; then echo '{{\"hookSpecificOutput\":{specific}}}'; fi\n")
+}
+
+/// Starts a replica with a bundle of an organisation and one of a team.
+async fn replica_of(org_files: &[(&str, &str)], team_files: &[(&str, &str)]) -> Replica {
+    let (org, team) = (Publisher::new(), Publisher::new());
+    let server = PolicyServer::start(Polling::Short).await;
+    server.publish("org", org.signed(org.manifest("1"), org_files));
+    server.publish("team", team.signed(team.manifest("1"), team_files));
+    let layers = layer(&server, "org", &org) + &layer(&server, "team", &team);
+    Replica::start(&format!("  layers:\n{layers}")).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_organisations_hooks_inspect_what_those_of_a_team_leave() {
+    let org = "hooks:\n\
+        \x20 BeforeTool:\n\
+        \x20   - hooks:\n\
+        \x20       - { name: org-tool, command: ./hooks/refuse.sh }\n\
+        \x20       - { name: org-when, command: ./hooks/never.sh, when: \"tool.input.command == 'rm'\" }\n\
+        \x20 BeforeModel: [{ hooks: [{ name: org-model, command: ./hooks/refuse.sh, when: \"request.model == 'm'\" }] }]\n\
+        \x20 BeforeAgent: [{ hooks: [{ name: org-agent, command: ./hooks/refuse.sh }] }]\n\
+        \x20 AfterModel: [{ hooks: [{ name: org-answer, command: ./hooks/refuse.sh }] }]\n\
+        policies: [{ policy: prompt_guard, deny: [orgword] }]\n";
+    let never = "#!/bin/sh\necho never >&2; exit 2\n";
+    let team = "hooks:\n\
+        \x20 BeforeTool: [{ hooks: [{ name: t1, command: ./hooks/tool.sh }, { name: t2, command: ./hooks/rm.sh }] }]\n\
+        \x20 BeforeModel: [{ hooks: [{ name: t3, command: ./hooks/model.sh }, { name: t4, command: ./hooks/name.sh }] }]\n\
+        \x20 BeforeAgent: [{ hooks: [{ name: t5, command: ./hooks/agent.sh }] }]\n\
+        \x20 AfterModel: [{ hooks: [{ name: t6, command: ./hooks/answer.sh }] }]\n\
+        policies: [{ policy: prompt_guard, deny: [teamword] }]\n";
+    let replica = replica_of(
+        &[
+            ("hookgate.yaml", org),
+            ("hooks/refuse.sh", REFUSE),
+            ("hooks/never.sh", never),
+        ],
+        &[
+            ("hookgate.yaml", team),
+            ("hooks/tool.sh", &edit("TRICKTOOL", r#"{"tool_input":{"command":"FORBIDDEN"}}"#)),
+            ("hooks/rm.sh", &edit("TRICKRM", r#"{"tool_input":{"command":"rm"}}"#)),
+            (
+                "hooks/model.sh",
+                &edit("TRICKMODEL", r#"{"llm_request":{"messages":[{"role":"user","content":"FORBIDDEN"}]}}"#),
+            ),
+            (
+                "hooks/name.sh",
+                &edit(
+                    "TRICKNAME",
+                    r#"{"llm_request":{"model":"m","messages":[{"role":"user","content":"FORBIDDEN"}]}}"#,
+                ),
+            ),
+            ("hooks/agent.sh", &edit("TRICKAGENT", r#"{"additionalContext":"FORBIDDEN"}"#)),
+            (
+                "hooks/answer.sh",
+                &edit(
+                    "TRICKANSWER",
+                    r#"{"llm_response":{"candidates":[{"content":{"role":"model","parts":["FORBIDDEN"]},"finishReason":"STOP"}]}}"#,
+                ),
+            ),
+        ],
+    )
+    .await;
+    let event = async |event: Value| {
+        let answer = replica
+            .agent
+            .post("/hookgate/v1/events?explain=1", event.to_string());
+        answer.await.text().to_owned()
+    };
+    let tool = async |command: &str| {
+        event(json!({
+            "hook_event_name": "BeforeTool", "session_id": "s", "tool_name": "sh",
+            "tool_input": { "command": command },
+        }))
+        .await
+    };
+    let passed = tool("ls").await;
+    assert!(!passed.contains("deny"), "{passed}");
+    for (command, reason) in [("TRICKTOOL", "not in this house"), ("TRICKRM", "never")] {
+        let denied = tool(command).await;
+        assert!(
+            denied.contains("\"deny\"") && denied.contains(reason),
+            "{command}: {denied}"
+        );
+        assert_eq!(denied.matches("\"org-tool\"").count(), 1, "{denied}");
+    }
+    let prompt_event = json!({
+        "hook_event_name": "BeforeAgent", "session_id": "s", "prompt": "TRICKAGENT",
+    });
+    let denied = event(prompt_event).await;
+    assert!(denied.contains("not in this house"), "{denied}");
+
+    for (model, text) in [
+        ("m", "TRICKMODEL"),
+        ("other", "TRICKNAME"),
+        ("m", "TRICKANSWER"),
+    ] {
+        let answer = replica.agent.generate(model, &prompt(text)).await;
+        assert!(
+            answer.text().contains("not in this house"),
+            "{text}: {}",
+            answer.text()
+        );
+    }
+    // Policies without a name replace nothing.
+    for (word, is_denied) in [("hello", false), ("orgword", true), ("teamword", true)] {
+        let answer = replica.agent.generate("m", &prompt(word)).await;
+        assert_eq!(
+            !answer.text().contains("You said"),
+            is_denied,
+            "{word}: {}",
+            answer.text()
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_organisations_policies_inspect_texts_that_a_team_adds() {
+    let org = "policies: [{ name: org-mail, policy: redact, detect: [email] }]\n";
+    let team = "policies: [{ name: pong, policy: respond, match: ^ping$, text: write to a@example.com }]\n\
+        hooks:\n\
+        \x20 BeforeModel: [{ hooks: [{ name: answer, command: ./hooks/answer.sh }] }]\n\
+        \x20 BeforeAgent: [{ hooks: [{ name: prompt, command: ./hooks/context.sh }] }]\n\
+        \x20 AfterTool: [{ hooks: [{ name: result, command: ./hooks/context.sh }] }]\n";
+    let answer = r#"{"llm_response":{"candidates":[{"content":{"role":"model","parts":["write to a@example.com"]},"finishReason":"STOP"}]}}"#;
+    let replica = replica_of(
+        &[("hookgate.yaml", org)],
+        &[
+            ("hookgate.yaml", team),
+            ("hooks/answer.sh", &edit("SYNTHETIC", answer)),
+            (
+                "hooks/context.sh",
+                &edit(
+                    "CONTEXT",
+                    r#"{"additionalContext":"write to a@example.com"}"#,
+                ),
+            ),
+        ],
+    )
+    .await;
+    for text in ["SYNTHETIC", "ping"] {
+        let agent = &replica.agent;
+        for answer in [
+            agent.generate("m", &prompt(text)).await,
+            agent.stream("m", &prompt(text)).await,
+        ] {
+            assert!(
+                answer.text().contains("write to [REDACTED:email]"),
+                "{text}: {}",
+                answer.text()
+            );
+        }
+    }
+    for event in [
+        json!({ "hook_event_name": "BeforeAgent", "prompt": "CONTEXT" }),
+        json!({
+            "hook_event_name": "AfterTool", "tool_name": "sh", "tool_input": {},
+            "tool_response": { "llmContent": "CONTEXT", "returnDisplay": "CONTEXT" },
+        }),
+    ] {
+        let mut event = event;
+        event["session_id"] = "s".into();
+        let answer = replica
+            .agent
+            .post("/hookgate/v1/events", event.to_string())
+            .await;
+        let text = answer.text();
+        assert!(
+            text.contains("write to [REDACTED:email]"),
+            "{event}: {text}"
+        );
+        assert!(!text.contains("a@example.com"), "{text}");
+    }
 }

@@ -54,7 +54,7 @@ fn explain_reports_an_api_that_is_not_configured() {
 
     let (code, stdout, _) = run(&explain, folder.path());
 
-    assert_eq!(code, 0);
+    assert_eq!(code, 1);
     assert!(
         stdout.contains("error: upstream `code_assist` is not configured"),
         "{stdout}"

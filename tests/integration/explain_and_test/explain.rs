@@ -329,7 +329,7 @@ fn invalid_input_files_for_explain_are_errors() {
     assert_eq!(code, 1);
     assert!(stderr.contains("`a b` cannot be sent"), "{stderr}");
     let (code, stdout, _) = explain("event.json");
-    assert_eq!(code, 0);
+    assert_eq!(code, 1);
     assert!(stdout.starts_with("answer: 400 "), "{stdout}");
     let (code, _, stderr) = explain("none.json");
     assert_eq!(code, 1);
@@ -352,4 +352,25 @@ fn explain_prints_the_warnings_of_the_config() {
 
     let warning = "warning: hookgate.yaml:2:27: no hook is named `none`, so none is disabled\n";
     assert!(stderr.contains(warning), "{stderr}");
+}
+
+#[test]
+fn explain_fails_if_the_gateway_refuses_the_input() {
+    let folder = folder(&[
+        (
+            "hookgate.yaml",
+            "upstreams: { gemini: { url: https://example.org } }\n",
+        ),
+        (
+            "event.json",
+            r#"{"hook_event_name": "BeforeTool", "session_id": "s", "tool_name": "t", "tool_input": 1}"#,
+        ),
+    ]);
+    let arguments = ["explain", "--config", "hookgate.yaml", "event.json"];
+
+    let (code, out, error) = run(&arguments, folder.path());
+
+    assert_eq!(code, 1, "{out}{error}");
+    assert!(out.contains("verdict: error: "), "{out}");
+    assert!(error.contains("`tool_input`"), "{error}");
 }

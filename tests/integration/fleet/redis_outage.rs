@@ -146,3 +146,16 @@ async fn calls_wait_less_than_1500_ms_for_a_redis_that_hangs() {
     assert!(elapsed < Duration::from_millis(1500), "{elapsed:?}");
     until_metric(&gate.operator(), "hookgate_limits_shared", 1).await;
 }
+
+#[tokio::test]
+async fn a_refusal_by_redis_is_named_and_no_outage() {
+    let upstream = Upstream::mock().await;
+    let node = Redis::with(&["--save", "", "--cluster-enabled", "yes"]);
+    let callers = config(&[("team-a", ", requests_per_minute: 30")], "");
+    let gate = replica(&upstream, &node, &callers).await;
+
+    let reason = "Redis answered CLUSTERDOWN, and a cluster needs a proxy";
+    until_ready_contains(&gate, &format!("caller limits not shared, {reason}")).await;
+    let fleet = gate.operator().get("/fleet").await;
+    assert!(fleet.text().contains(reason), "{}", fleet.text());
+}

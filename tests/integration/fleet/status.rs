@@ -340,3 +340,27 @@ async fn the_fleet_status_is_an_error_without_redis() {
         "FLEET_UNAVAILABLE"
     );
 }
+
+#[tokio::test]
+async fn waiting_for_a_revision_outlasts_an_outage() {
+    let (upstream, mut redis) = (Upstream::mock().await, Redis::start());
+    let replica = Replica::start(&upstream, &redis, "");
+    let fleet = replica
+        .until("a replica", |fleet| replicas(fleet).len() == 1)
+        .await;
+    let revision = fleet["revision"].as_str().unwrap().to_owned();
+    redis.kill();
+
+    let wait = ["--wait-for", &revision, "--timeout", "2s"];
+    let (code, _, error) = replica.cli(&wait).await;
+    assert_eq!(code, 1, "{error}");
+    assert!(error.contains("Redis does not answer"), "{error}");
+    let wait = ["--wait-for", &revision, "--timeout", "60s"];
+    let restart = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        redis.restart();
+    };
+    let ((code, out, error), ()) = tokio::join!(replica.cli(&wait), restart);
+
+    assert_eq!(code, 0, "{out}{error}");
+}

@@ -62,6 +62,28 @@ impl ToolConfig {
         Self::new(self.mode.max(other.mode), names.concat())
     }
 
+    /// Returns what both selections allow: the stricter mode and the common names, `NONE` if they
+    /// have no name in common.
+    #[must_use]
+    pub fn intersect(&self, other: &Self) -> Self {
+        let (own, others) = (&self.allowed_function_names, &other.allowed_function_names);
+        // An empty list restricts nothing.
+        if own.is_empty() || others.is_empty() {
+            return self.merge(other);
+        }
+        let common: Vec<String> = own
+            .iter()
+            .filter(|name| others.contains(name))
+            .cloned()
+            .collect();
+        let mode = if common.is_empty() {
+            Some(FunctionCallingMode::None)
+        } else {
+            self.mode.max(other.mode)
+        };
+        Self::new(mode, common)
+    }
+
     fn new(mode: Option<FunctionCallingMode>, mut names: Vec<String>) -> Self {
         if mode == Some(FunctionCallingMode::None) {
             names.clear();
@@ -116,6 +138,33 @@ mod tests {
             let none = ToolConfig::new(Some(FunctionCallingMode::None), vec![]);
             prop_assert_eq!(a.merge(&none), none);
         }
+    }
+
+    #[test]
+    fn an_intersection_has_the_common_names() {
+        use FunctionCallingMode as Mode;
+        let config = |mode, names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned());
+            ToolConfig::new(Some(mode), names.collect())
+        };
+        let own = config(Mode::Auto, &["a", "b"]);
+
+        assert_eq!(
+            own.intersect(&config(Mode::Any, &["b", "c"])),
+            config(Mode::Any, &["b"])
+        );
+        assert_eq!(
+            own.intersect(&config(Mode::Any, &["c"])),
+            config(Mode::None, &[])
+        );
+        assert_eq!(
+            own.intersect(&config(Mode::Any, &[])),
+            config(Mode::Any, &["a", "b"])
+        );
+        assert_eq!(
+            config(Mode::None, &[]).intersect(&own),
+            config(Mode::None, &[])
+        );
     }
 
     #[test]
