@@ -177,9 +177,8 @@ impl TraceStore {
 
     /// Returns all records that match, oldest first.
     pub fn matching(&self, filter: &TraceFilter) -> Vec<Arc<CallRecord>> {
-        let state = self.ring.state();
-        let records = state.records().filter(|record| filter.matches(record));
-        records.cloned().collect()
+        let records = self.ring.after(0);
+        records.filter(|record| filter.matches(record)).collect()
     }
 
     /// Returns the record of a request.
