@@ -207,6 +207,10 @@ impl ChatChunkWriter {
             let details = self.details.remove(&choice.index).unwrap_or_default();
             waits |= details.waits();
             choice.add_details(details)?;
+            let written = self.events.choices.get(&choice.index);
+            if written.is_some_and(|written| written.is_refused) {
+                choice.continue_refusal();
+            }
         }
         let has_calls = self.events.choices.values().any(|choice| choice.calls > 0);
         let is_complete = last.choices.iter().any(LastChoice::is_finished);
@@ -217,6 +221,7 @@ impl ChatChunkWriter {
             let event = &choice.template;
             self.events.note_answer(event, &read_choices(event)?)?;
         }
+        self.events.has_ended_answer = true;
         let is_regular = last.choices.iter().all(|choice| choice.has_regular_calls);
         if !edit.is_edited() && !has_calls && is_regular && !waits {
             for event in events {
