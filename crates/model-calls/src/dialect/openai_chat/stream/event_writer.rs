@@ -27,8 +27,8 @@ pub struct ChatEventWriter {
     pub choices: BTreeMap<u64, WrittenChoice>,
     /// True if the events are those of a later answer, which continue the first one.
     pub is_later_answer: bool,
-    /// True if an answer of the model has ended. What follows is a later one.
-    pub has_ended_answer: bool,
+    /// True if a later answer has begun, whose first event may open the message again.
+    pub has_later_answer: bool,
     pub has_written: bool,
     /// Token counts for the event that ends the next choice. An event of their own would reach
     /// agents that did not ask for it.
@@ -68,7 +68,7 @@ impl ChatEventWriter {
             && each
                 .all(|choice| choice.delta.has(ROLE) && self.choices.contains_key(&choice.index));
         // Some servers give all answers the same id.
-        let is_other = self.has_ended_answer || template.bytes_of(ID)? != event.bytes_of(ID)?;
+        let is_other = self.has_later_answer || template.bytes_of(ID)? != event.bytes_of(ID)?;
         self.is_later_answer |= opens_again && is_other;
         Ok(())
     }

@@ -221,7 +221,6 @@ impl ChatChunkWriter {
             let event = &choice.template;
             self.events.note_answer(event, &read_choices(event)?)?;
         }
-        self.events.has_ended_answer = true;
         let is_regular = last.choices.iter().all(|choice| choice.has_regular_calls);
         if !edit.is_edited() && !has_calls && is_regular && !waits {
             for event in events {
@@ -323,6 +322,10 @@ impl ChatChunkWriter {
 }
 
 impl WriteChunks for ChatChunkWriter {
+    fn begin_answer(&mut self) {
+        self.events.has_later_answer = self.events.has_written;
+    }
+
     fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<()> {
         if self.has_failed || self.write_alike(out, chunk).is_some() {
             return Ok(());
