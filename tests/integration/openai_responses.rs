@@ -84,7 +84,7 @@ async fn paths_with_and_without_a_version_are_one_method() {
     let body = json!({ "model": "gpt-5.1", "input": "hello" }).to_string();
     for path in ["/v1/responses", "/responses", "/v1/responses?beta=true"] {
         let answer = gateway.agent().post(path, body.clone()).await;
-        assert_eq!(text(&answer.json()), "You said: hello", "{path}");
+        assert_eq!(text(&answer.json()), "You whole_text: hello", "{path}");
     }
     let answer = gateway.agent().post("/v1/responses?alt=sse", body).await;
     assert_eq!(answer.status, 400, "{}", answer.text());
@@ -244,7 +244,7 @@ async fn the_model_of_a_hosted_tool_must_be_allowed() {
         json!({ "model": "gpt-5.1", "input": "hello", "tools": [tool] })
     };
     let answer = ask(&gateway, &image("gpt-5-image")).await;
-    assert_eq!(text(&answer.json()), "You said: hello");
+    assert_eq!(text(&answer.json()), "You whole_text: hello");
     let denied = ask(&gateway, &image("gpt-image-1.5")).await;
     assert!(
         denied.text().contains("`gpt-image-1.5` is not allowed"),
@@ -595,8 +595,8 @@ async fn a_refusal_in_a_buffered_stream_that_is_masked_stays_a_refusal() {
         json!({ "id": "m", "type": "message", "role": "assistant", "status": status,
             "content": content })
     };
-    let said = "I cannot mail a@example.com";
-    let done = item("completed", json!([block(said)]));
+    let whole_text = "I cannot mail a@example.com";
+    let done = item("completed", json!([block(whole_text)]));
     let upstream = streaming(&[
         created(),
         json!({ "type": "response.output_item.added", "output_index": 0,
@@ -604,8 +604,8 @@ async fn a_refusal_in_a_buffered_stream_that_is_masked_stays_a_refusal() {
         place("content_part.added", &json!({ "part": block("") })),
         place("refusal.delta", &json!({ "delta": "I cannot mail a@exa" })),
         place("refusal.delta", &json!({ "delta": "mple.com" })),
-        place("refusal.done", &json!({ "refusal": said })),
-        place("content_part.done", &json!({ "part": block(said) })),
+        place("refusal.done", &json!({ "refusal": whole_text })),
+        place("content_part.done", &json!({ "part": block(whole_text) })),
         json!({ "type": "response.output_item.done", "output_index": 0, "item": done }),
         json!({ "type": "response.completed", "response": { "id": "r", "object": "response",
             "status": "completed", "output": [done] } }),
