@@ -84,7 +84,7 @@ async fn paths_with_and_without_a_version_are_one_method() {
     let body = json!({ "model": "gpt-5.1", "input": "hello" }).to_string();
     for path in ["/v1/responses", "/responses", "/v1/responses?beta=true"] {
         let answer = gateway.agent().post(path, body.clone()).await;
-        assert_eq!(text(&answer.json()), "You whole_text: hello", "{path}");
+        assert_eq!(text(&answer.json()), "You said: hello", "{path}");
     }
     let answer = gateway.agent().post("/v1/responses?alt=sse", body).await;
     assert_eq!(answer.status, 400, "{}", answer.text());
@@ -244,7 +244,7 @@ async fn the_model_of_a_hosted_tool_must_be_allowed() {
         json!({ "model": "gpt-5.1", "input": "hello", "tools": [tool] })
     };
     let answer = ask(&gateway, &image("gpt-5-image")).await;
-    assert_eq!(text(&answer.json()), "You whole_text: hello");
+    assert_eq!(text(&answer.json()), "You said: hello");
     let denied = ask(&gateway, &image("gpt-image-1.5")).await;
     assert!(
         denied.text().contains("`gpt-image-1.5` is not allowed"),
