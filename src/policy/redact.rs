@@ -1,6 +1,7 @@
 //! `redact`: masks, hashes or denies secrets in requests, responses and tool events,
 //! including secrets that are split over chunks.
 
+mod json_position;
 mod redactor;
 mod response;
 
@@ -18,7 +19,7 @@ use super::definition::{
 };
 use crate::{
     config::{Config, HookSpec},
-    dialect::{self, TextEditor, TextKind},
+    dialect::{self, ResponseFormat, TextEditor, TextKind},
     event::{AfterTool, ArgumentsMode, BeforeTool, Event, EventName, HookOutput},
 };
 
@@ -66,7 +67,7 @@ impl Policy for Redact {
         Ok(self.output(&editor.found))
     }
 
-    fn response(&self, _context: &PolicyContext<'_>) -> Option<Box<dyn ResponsePolicy>> {
+    fn response(&self, context: &PolicyContext<'_>) -> Option<Box<dyn ResponsePolicy>> {
         let scopes = [
             RedactionScope::Answer,
             RedactionScope::ToolCalls,
@@ -75,7 +76,11 @@ impl Policy for Redact {
         if !scopes.iter().any(|scope| self.on.contains(scope)) {
             return None;
         }
-        Some(Box::new(ResponseRedactor::new(self.clone())))
+        let expected = context.request.map(dialect::expected_response);
+        // A request that cannot be read expects no format.
+        let format = expected.and_then(Result::ok);
+        let format = format.map_or(ResponseFormat::Text, |expected| expected.format);
+        Some(Box::new(ResponseRedactor::new(self.clone(), format)))
     }
 
     fn event(&self, _context: &PolicyContext<'_>, event: Event<'_>) -> HookOutput {

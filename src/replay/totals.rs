@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn agents_are_the_products_of_user_agents() {
-        let mut tally = Tally::default();
+        let mut totals = ReplayTotals::default();
         for user_agent in [
             "gemini-cli/0.61 (linux; x64)",
             "gemini-cli/0.62",
@@ -207,14 +207,14 @@ mod tests {
                 headers: vec![header],
                 ..call("a")
             };
-            tally.add(&call, &denial("rule", "shell"));
+            totals.add(&call, &denial("rule", "shell"));
         }
 
-        let agents = tally.report.agents.into_iter();
+        let agents = totals.report.agents.into_iter();
         let agents: Vec<_> = agents
             .map(|(agent, counts)| (agent, counts.newly_denied))
             .collect();
-        let expected = [("(unknown)", 1), ("claude-cli", 2), ("curl", 1)];
+        let expected = [("(unknown)", 1), ("curl", 1), ("gemini-cli", 2)];
         assert_eq!(
             agents,
             expected.map(|(agent, count)| (agent.to_owned(), count))

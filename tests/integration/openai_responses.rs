@@ -582,6 +582,55 @@ async fn a_buffered_stream_that_a_hook_edits_is_a_valid_stream() {
 }
 
 #[tokio::test]
+async fn a_refusal_in_a_buffered_stream_that_is_masked_stays_a_refusal() {
+    let place = |name: &str, fields: &Value| {
+        let mut event = json!({ "type": format!("response.{name}"), "item_id": "m",
+            "output_index": 0, "content_index": 0 });
+        let fields = fields.as_object().unwrap().clone();
+        event.as_object_mut().unwrap().extend(fields);
+        event
+    };
+    let block = |text: &str| json!({ "type": "refusal", "refusal": text });
+    let item = |status: &str, content: Value| {
+        json!({ "id": "m", "type": "message", "role": "assistant", "status": status,
+            "content": content })
+    };
+    let whole_text = "I cannot mail a@example.com";
+    let done = item("completed", json!([block(whole_text)]));
+    let upstream = streaming(&[
+        created(),
+        json!({ "type": "response.output_item.added", "output_index": 0,
+            "item": item("in_progress", json!([])) }),
+        place("content_part.added", &json!({ "part": block("") })),
+        place("refusal.delta", &json!({ "delta": "I cannot mail a@exa" })),
+        place("refusal.delta", &json!({ "delta": "mple.com" })),
+        place("refusal.done", &json!({ "refusal": whole_text })),
+        place("content_part.done", &json!({ "part": block(whole_text) })),
+        json!({ "type": "response.output_item.done", "output_index": 0, "item": done }),
+        json!({ "type": "response.completed", "response": { "id": "r", "object": "response",
+            "status": "completed", "output": [done] } }),
+    ])
+    .await;
+    for mode in ["", "after_model: buffered\n"] {
+        let config = format!("policies: [{{ policy: redact }}]\n{mode}");
+        let gateway = gateway(&upstream, &config).await;
+        let body = json!({ "model": "m", "input": "hello", "stream": true });
+        let (names, response) = stream(&ask(&gateway, &body).await);
+        let masked = block("I cannot mail [REDACTED:email]");
+        assert_eq!(response["output"][0]["content"], json!([masked]), "{mode}");
+        assert_eq!(response["status"], "completed");
+        assert!(
+            names.contains(&"response.refusal.delta".to_owned()),
+            "{names:?}"
+        );
+        assert!(
+            names.contains(&"response.refusal.done".to_owned()),
+            "{names:?}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn an_error_ends_a_buffered_stream_that_is_masked() {
     const SECRET: &str = "AKIAIOSFODNN7EXAMPLE";
     let message = format!("boom {SECRET}");

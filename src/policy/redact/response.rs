@@ -4,11 +4,14 @@ use std::collections::HashMap;
 
 use stream_redact::Masker;
 
-use super::redactor::{FoundDetectors, Redact, RedactionScope};
+use super::{
+    json_position::JsonPosition,
+    redactor::{FoundDetectors, Redact, RedactionScope},
+};
 use crate::{
     dialect::{
-        DialectError, ResponseDocument, ResponseTextEditor, TextChannel, TextKind, TextRest,
-        TextStream,
+        DialectError, ResponseDocument, ResponseFormat, ResponseTextEditor, TextChannel, TextKind,
+        TextRest, TextStream,
     },
     event::HookOutput,
     policy::definition::{ChunkPosition, PolicyEffects, PolicyResult, ResponsePolicy},
@@ -24,16 +27,40 @@ const OVERFLOW_LABEL: &str = "[REDACTED]";
 #[derive(Debug)]
 pub(super) struct ResponseRedactor {
     redact: Redact,
-    channels: HashMap<TextChannel, Masker>,
+    /// Format that the request expects of the text.
+    format: ResponseFormat,
+    channels: HashMap<TextChannel, MaskedChannel>,
     found: FoundDetectors,
     /// Number of detectors in `found` that were reported as effects.
     reported: usize,
 }
 
+/// A text that arrives in pieces.
+#[derive(Debug)]
+struct MaskedChannel {
+    masker: Masker,
+    /// Position in a text that is JSON.
+    json: Option<JsonPosition>,
+}
+
+impl MaskedChannel {
+    fn mask(&mut self, piece: &str, rest: TextRest) -> String {
+        let mut masked = self.masker.push(piece);
+        if rest == TextRest::None {
+            masked.push_str(&self.masker.finish());
+        }
+        match &mut self.json {
+            Some(position) => position.quote_labels(&masked),
+            None => masked,
+        }
+    }
+}
+
 impl ResponseRedactor {
-    pub(super) fn new(redact: Redact) -> Self {
+    pub(super) fn new(redact: Redact, format: ResponseFormat) -> Self {
         Self {
             redact,
+            format,
             channels: HashMap::new(),
             found: FoundDetectors::new(),
             reported: 0,
@@ -62,7 +89,7 @@ impl ResponsePolicy for ResponseRedactor {
     }
 
     fn held_bytes(&self) -> usize {
-        self.channels.values().map(Masker::held).sum()
+        self.channels.values().map(|text| text.masker.held()).sum()
     }
 
     fn joins_text(&self, next: &str) -> bool {
@@ -70,8 +97,8 @@ impl ResponsePolicy for ResponseRedactor {
             candidate: 0,
             stream: TextStream::Speech,
         };
-        let masker = self.channels.get(&channel);
-        masker.is_some_and(|masker| masker.joins(next))
+        let text = self.channels.get(&channel);
+        text.is_some_and(|text| text.masker.joins(next))
     }
 
     fn end(&mut self) -> Result<Option<(ResponseDocument, HookOutput)>, DialectError> {
@@ -93,15 +120,17 @@ impl ResponseTextEditor for ResponseRedactor {
             if self.channels.len() >= MAX_CHANNELS {
                 return Some(OVERFLOW_LABEL.to_owned());
             }
-            let masker = self.redact.mask.stream();
-            self.channels.insert(channel.clone(), masker);
+            let is_json =
+                self.format == ResponseFormat::Json && channel.stream == TextStream::Speech;
+            let masked = MaskedChannel {
+                masker: self.redact.mask.stream(),
+                json: is_json.then(JsonPosition::default),
+            };
+            self.channels.insert(channel.clone(), masked);
         }
-        let masker = self.channels.get_mut(channel)?;
-        let mut edited = masker.push(text);
-        if rest == TextRest::None {
-            edited.push_str(&masker.finish());
-        }
-        self.found.extend(masker.found());
+        let masked = self.channels.get_mut(channel)?;
+        let edited = masked.mask(text, rest);
+        self.found.extend(masked.masker.found());
         if rest == TextRest::None {
             self.channels.remove(channel);
         }
@@ -114,8 +143,8 @@ impl ResponseTextEditor for ResponseRedactor {
     }
 
     fn held_back(&self, candidate: Option<u64>) -> Vec<TextChannel> {
-        let channels = self.channels.iter().filter(|(channel, masker)| {
-            !masker.is_idle() && candidate.is_none_or(|index| channel.candidate == index)
+        let channels = self.channels.iter().filter(|(channel, text)| {
+            !text.masker.is_idle() && candidate.is_none_or(|index| channel.candidate == index)
         });
         let mut channels: Vec<TextChannel> = channels.map(|(channel, _)| channel.clone()).collect();
         channels.sort();
@@ -135,7 +164,8 @@ mod tests {
     /// Returns a whole answer as an agent receives it.
     fn masked(api: Api, on: &str, answer: &Value) -> String {
         let settings = json!({ "detect": ["aws_key"], "on": [on] });
-        let mut redactor = ResponseRedactor::new(serde_json::from_value(settings).unwrap());
+        let redact = serde_json::from_value(settings).unwrap();
+        let mut redactor = ResponseRedactor::new(redact, ResponseFormat::Text);
         let dialect = dialect::of(api);
         let mut document = dialect.open_response(answer.to_string().into()).unwrap();
         document.edit_texts(&mut redactor, TextRest::None).unwrap();
@@ -178,5 +208,35 @@ mod tests {
         let content = json!({ "role": "model", "parts": [{ "text": KEY }] });
         let answer = json!({ "candidates": [{ "content": content }] });
         assert!(masked(Api::Gemini, "tool_results", &answer).contains(KEY));
+    }
+
+    #[test]
+    fn a_masked_number_of_a_json_answer_is_a_string() {
+        let settings = json!({ "detect": ["card", "email"] });
+        let redact: Redact = serde_json::from_value(settings).unwrap();
+        let text = r#"{"who": "a@b.com", "card": 4111111111111111, "n": 5}"#;
+        for size in [1, 6, text.len()] {
+            let masked = |format: ResponseFormat| -> String {
+                let mut redactor = ResponseRedactor::new(redact.clone(), format);
+                let channel = TextChannel {
+                    candidate: 0,
+                    stream: TextStream::Speech,
+                };
+                let pieces = text.as_bytes().chunks(size);
+                let pieces = pieces.map(|piece| std::str::from_utf8(piece).unwrap());
+                let mut edit = |piece: &str, rest: TextRest| {
+                    let edited = redactor.edit_piece(&channel, piece, rest);
+                    edited.unwrap_or_else(|| piece.to_owned())
+                };
+                let pieces: String = pieces
+                    .map(|piece| edit(piece, TextRest::MayFollow))
+                    .collect();
+                pieces + &edit("", TextRest::None)
+            };
+            let json: Value = serde_json::from_str(&masked(ResponseFormat::Json)).unwrap();
+            let expected = json!({ "who": "[REDACTED:email]", "card": "[REDACTED:card]", "n": 5 });
+            assert_eq!(json, expected, "{size}");
+            assert!(masked(ResponseFormat::Text).contains(": [REDACTED:card],"));
+        }
     }
 }

@@ -104,8 +104,12 @@ impl Output {
         match &mut self.form {
             OutputForm::Whole { head, .. } => *head = (answer.status, headers),
             OutputForm::Stream {
-                framing, channel, ..
+                framing,
+                writer,
+                channel,
+                ..
             } => {
+                writer.begin_answer();
                 if !std::mem::replace(&mut self.is_started, true) {
                     let value = HeaderValue::from_static(media_type(*framing));
                     headers.insert(header::CONTENT_TYPE, value);

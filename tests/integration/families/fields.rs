@@ -129,7 +129,7 @@ fn refused_ids() -> Vec<(Family, &'static str, String, &'static str)> {
             Family::Chat,
             "chat.completions.files",
             with_sound(),
-            "file_id",
+            "audio.id",
         ),
     ]
 }

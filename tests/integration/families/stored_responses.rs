@@ -153,6 +153,11 @@ async fn an_encrypted_summary_passes_only_for_the_caller_that_received_it() {
     let answer = a.post(path, body.clone()).await;
     assert_eq!(answer.status, 400, "{}", answer.text());
     assert!(answer.text().contains("compaction"), "{}", answer.text());
+    for named in ["compaction_summary", "context_compaction", "digest"] {
+        let body = body.replace(r#""compaction""#, &format!("{named:?}"));
+        let answer = a.post(path, body).await;
+        assert_eq!(answer.status, 400, "{named}: {}", answer.text());
+    }
 
     let compact = json!({ "model": "m", "input": "hi" }).to_string();
     let answer = a.post("/v1/responses/compact", compact).await;

@@ -216,6 +216,9 @@ pub fn read_stream(
 
 /// Writes the chunks of one response for the agent.
 pub trait WriteChunks: Debug + Send + Sync {
+    /// Begins an answer of the model, the first one or one that continues the response.
+    fn begin_answer(&mut self) {}
+
     /// Writes a chunk.
     ///
     /// # Errors

@@ -32,4 +32,4 @@ pub use self::{
     splice::{numbered, parts_in, source_of, splice_list, with_source},
     text_template::{TextEvent, TextTemplate},
 };
-pub use crate::dialect::google::fields::{PRECEDING, SOURCE};
+pub use crate::dialect::google::fields::{IS_REFUSAL, PRECEDING, SOURCE};

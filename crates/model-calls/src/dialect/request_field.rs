@@ -150,7 +150,7 @@ field_table! {
         "responses.mcp" "tools[].type: mcp" HostedServer ByName, Passed;
         "responses.hosted_tools" "tools, search_parameters, plugins" HostedTool Open, Hooked;
     OpenAiChat "/{version}/chat/completions":
-        "chat.completions.files" "file_id" StoredFile ByName, Passed;
+        "chat.completions.files" "file_id, audio.id" StoredFile ByName, Passed;
         "chat.completions.prompt" "preset, prompt_id" StoredPrompt ByName, Passed;
         "chat.completions.mcp" "tools[].type: mcp" HostedServer ByName, Passed;
         "chat.completions.hosted_tools" "tools, web_search_options, search_parameters, plugins"
@@ -231,6 +231,21 @@ impl AllowedFields {
                 })
             }
         }
+    }
+
+    /// Checks a field as [`AllowedFields::check`] does, with the name that a request has for it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the field is not allowed.
+    pub fn check_named(self, api: Api, field: RequestField, name: &str) -> Result<()> {
+        self.check(api, field).map_err(|error| match error {
+            DialectError::Field { expected, .. } => DialectError::Field {
+                field: name.to_owned(),
+                expected,
+            },
+            error => error,
+        })
     }
 }
 

@@ -83,6 +83,29 @@ async fn secrets_in_any_field_of_a_response_are_masked() {
 }
 
 #[tokio::test]
+async fn a_masked_number_of_an_answer_that_must_be_json_is_a_string() {
+    let pieces = [r#"{"who": "jo@example.com", "card": 41111111"#, "11111111}"];
+    let chunks = pieces.map(|piece| chunk(&text_candidate(piece, &json!({}))));
+    let upstream = Upstream::with(move |_| sse_response(&chunks)).await;
+    let mut asked = prompt("go");
+    asked["generationConfig"] = json!({ "responseMimeType": "application/json" });
+    for mode in ["", "after_model: buffered\n"] {
+        let gateway = TestGateway::start(&upstream, &format!("{mode}{MASK}")).await;
+        let answer = gateway.agent().stream(MODEL, &asked).await;
+        let chunks = answer.text().lines();
+        let chunks = chunks.filter_map(|line| line.strip_prefix("data: "));
+        let texts = chunks.map(|chunk| {
+            let chunk: Value = serde_json::from_str(chunk).unwrap();
+            let text = chunk["candidates"][0]["content"]["parts"][0]["text"].as_str();
+            text.unwrap_or_default().to_owned()
+        });
+        let text: String = texts.collect();
+        let expected = r#"{"who": "[REDACTED:email]", "card": "[REDACTED:card]"}"#;
+        assert_eq!(text, expected, "{}", answer.text());
+    }
+}
+
+#[tokio::test]
 async fn a_key_split_over_unusual_chunks_is_masked() {
     let stop = json!({ "finishReason": "STOP" });
     let one = json!({ "index": 1 });

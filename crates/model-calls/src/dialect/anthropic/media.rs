@@ -13,6 +13,9 @@ const SOURCE_FIELD: &[&str] = &["source"];
 /// Fields of a block that hold no text.
 const TEXTLESS_FIELDS: &[&str] = &["type", "source", "cache_control", "citations"];
 
+/// Fields of a source that hold the data, type or place of the media.
+const MEDIA_FIELDS: &[&str] = &["type", "data", "file_id", "media_type", "url"];
+
 /// Returns whether a block of this type may hold media.
 pub fn is_media_type(kind: &str) -> bool {
     matches!(kind, "image" | "document")
@@ -42,12 +45,33 @@ pub fn read_media(block: &Document) -> Result<Option<Document>> {
 
 /// Writes edited texts beside the media back.
 pub fn write_texts(block: &mut Document, part: &Document) -> Result<()> {
-    if let Some(texts) = part.child(BLOCK)? {
-        for (key, value) in texts.fields() {
-            block.set_bytes(&[&*key], value)?;
+    let (Some(before), Some(after)) = (texts_beside(block)?, part.child(BLOCK)?) else {
+        return Ok(());
+    };
+    if let (Some(before), Some(after)) = (before.child(SOURCE_FIELD)?, after.child(SOURCE_FIELD)?) {
+        block.edit_child(SOURCE_FIELD, |source| {
+            replace_fields(source, &before, &after, &[])
+        })?;
+    }
+    replace_fields(block, &before, &after, SOURCE_FIELD)
+}
+
+/// Replaces the fields of an object that `before` has by those of `after`, but for those in
+/// `except`.
+fn replace_fields(
+    object: &mut Document,
+    before: &Document,
+    after: &Document,
+    except: &[&str],
+) -> Result<()> {
+    let is_replaced = |key: &str| !except.contains(&key);
+    for (key, _) in before.fields().filter(|(key, _)| is_replaced(key)) {
+        if !after.has(&[&*key]) {
+            object.remove(&[&*key])?;
         }
     }
-    Ok(())
+    let mut fields = after.fields().filter(|(key, _)| is_replaced(key));
+    fields.try_for_each(|(key, value)| object.set_bytes(&[&*key], value))
 }
 
 /// Returns media that have no block yet, such as those of a created message.
@@ -71,13 +95,24 @@ pub fn create_media(part: &Document) -> Result<Option<Value>> {
     Ok(Some(json!({ "type": kind, "source": source })))
 }
 
-/// Returns the fields of a block that a model reads beside its media.
+/// Returns the fields of a block that a model reads beside its media, and those of its source that
+/// are not of the media.
 fn texts_beside(block: &Document) -> Result<Option<Document>> {
-    let mut texts = Document::empty();
-    for (key, value) in block.fields() {
-        if !TEXTLESS_FIELDS.contains(&&*key) && *value != *b"null" {
-            texts.set_bytes(&[&*key], value)?;
-        }
+    let mut texts = other_fields(block, TEXTLESS_FIELDS)?;
+    let source = block.child(SOURCE_FIELD)?.unwrap_or_default();
+    let of_source = other_fields(&source, MEDIA_FIELDS)?;
+    if of_source.is_edited() {
+        texts.set_child(SOURCE_FIELD, &of_source)?;
     }
     Ok(texts.is_edited().then_some(texts))
+}
+
+fn other_fields(object: &Document, except: &[&str]) -> Result<Document> {
+    let mut others = Document::empty();
+    for (key, value) in object.fields() {
+        if !except.contains(&&*key) && *value != *b"null" {
+            others.set_bytes(&[&*key], value)?;
+        }
+    }
+    Ok(others)
 }

@@ -14,7 +14,7 @@ use crate::{
         error::Result,
         google::{
             content::Content,
-            fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PRECEDING, SOURCE},
+            fields::{FUNCTION_CALL, FUNCTION_RESPONSE, IS_REFUSAL, PRECEDING, SOURCE},
             part::{Part, is_agent_context, is_introduction},
         },
     },
@@ -178,7 +178,14 @@ fn canonical_fields(part: &Document) -> Result<String> {
     let mut fields = Map::new();
     for (key, _) in part.fields() {
         let name = camel_case(&key);
-        let hidden = ["thoughtSignature", "thought", "text", PRECEDING, SOURCE];
+        let hidden = [
+            "thoughtSignature",
+            "thought",
+            "text",
+            IS_REFUSAL,
+            PRECEDING,
+            SOURCE,
+        ];
         if !hidden.contains(&name.as_str()) {
             let value = part.get(&[&*key])?.unwrap_or_default();
             fields.insert(name, value);

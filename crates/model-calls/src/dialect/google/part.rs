@@ -9,7 +9,8 @@ use crate::dialect::{
     document::{Document, to_document},
     error::Result,
     google::fields::{
-        CALLER, FUNCTION_CALL, PARTIAL_ARGS, PRECEDING, SOURCE, TOOLSET_NAME, WILL_CONTINUE,
+        CALLER, FUNCTION_CALL, IS_REFUSAL, PARTIAL_ARGS, PRECEDING, SOURCE, TOOLSET_NAME,
+        WILL_CONTINUE,
     },
 };
 
@@ -135,12 +136,23 @@ impl Part {
         self.plain_text().is_some_and(is_introduction)
     }
 
-    /// Returns whether this part and the next one hold text only, both thoughts or neither.
+    /// Returns whether the part is a refusal of the model.
+    pub fn is_refusal(&self) -> bool {
+        self.document.has(&[IS_REFUSAL])
+    }
+
+    /// Returns whether this part and the next one hold text only, of the same kind.
     pub fn can_join(&self, next: &Self) -> bool {
         let is_text_only = |part: &Self| {
-            part.text.is_some() && part.document.has_only(&["text", "thought", SOURCE])
+            part.text.is_some()
+                && part
+                    .document
+                    .has_only(&["text", "thought", IS_REFUSAL, SOURCE])
         };
-        self.is_thought == next.is_thought && is_text_only(self) && is_text_only(next)
+        self.is_thought == next.is_thought
+            && self.is_refusal() == next.is_refusal()
+            && is_text_only(self)
+            && is_text_only(next)
     }
 
     /// Returns the function call in the part.
@@ -169,7 +181,7 @@ impl Part {
     }
 
     /// Returns the function call as a request takes it: without the fields of partial calls,
-    /// its caller, which may be code that is not in the request, and its place in the response.
+    /// its caller, which may be code that is not in the request, and private fields of a response.
     pub fn complete_call(&self) -> Result<Self> {
         let mut part = self.edit_call(|call| {
             call.remove(CALLER)?;
@@ -177,6 +189,7 @@ impl Part {
             call.remove(WILL_CONTINUE)
         })?;
         part.document.remove(&[SOURCE])?;
+        part.document.remove(&[IS_REFUSAL])?;
         Ok(part)
     }
 
@@ -185,6 +198,7 @@ impl Part {
         let mut part = self.document.clone();
         part.remove(&[PRECEDING])?;
         part.remove(&[SOURCE])?;
+        part.remove(&[IS_REFUSAL])?;
         Ok(part.to_bytes())
     }
 

@@ -6,7 +6,7 @@ use crate::dialect::{
     document::{Document, edit_repeated, first_byte},
     error::Result,
     google::{
-        fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS, PRECEDING, SOURCE},
+        fields::{FUNCTION_CALL, FUNCTION_RESPONSE, IS_REFUSAL, PARTS, PRECEDING, SOURCE},
         part::Part,
     },
     json_strings::edit_field_strings,
@@ -86,7 +86,7 @@ fn add_block_texts(value: &Value, texts: &mut Vec<String>) {
 /// fields count as speech.
 fn kind_of_field(field: &str) -> Option<TextKind> {
     match field {
-        PRECEDING | SOURCE => None,
+        IS_REFUSAL | PRECEDING | SOURCE => None,
         field if SIGNATURES.contains(&field) => None,
         field if FUNCTION_CALL.contains(&field) => Some(TextKind::ToolCall),
         field if FUNCTION_RESPONSE.contains(&field) => Some(TextKind::ToolResult),

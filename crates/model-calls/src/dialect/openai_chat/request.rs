@@ -42,12 +42,12 @@ pub fn open_request(call: &mut Call, body: Document) -> Result<OpenedRequest> {
     read_stream(call, &body)?;
     let is_stream = matches!(call.operation, Operation::Stream(_));
     call.omits_usage = is_stream && !includes_usage(&body)?;
-    let check = |field| call.allowed_fields.check(Api::OpenAiChat, field);
-    if names_stored_file(&body)? {
-        check(RequestField::StoredFile)?;
+    let allowed = call.allowed_fields;
+    if let Some(field) = stored_file_field(&body)? {
+        allowed.check_named(Api::OpenAiChat, RequestField::StoredFile, field)?;
     }
     if try_any(STORED_PROMPTS, |field| is_set(&body, &[field]))? {
-        check(RequestField::StoredPrompt)?;
+        allowed.check(Api::OpenAiChat, RequestField::StoredPrompt)?;
     }
     Ok(OpenedRequest::from_body(read_chat(&body)?, body))
 }
@@ -58,17 +58,18 @@ fn includes_usage(body: &Document) -> Result<bool> {
     Ok(options.get("include_usage") == Some(&Value::Bool(true)))
 }
 
-/// Returns whether a message names a file or a sound that is stored upstream.
-fn names_stored_file(body: &Document) -> Result<bool> {
+/// Returns the field by which a message names a file or a sound that is stored upstream, if any.
+fn stored_file_field(body: &Document) -> Result<Option<&'static str>> {
     let is_file = |fields: &Map<String, Value>| fields.get("file_id") != Some(&Value::Null);
     let is_sound = |fields: &Map<String, Value>| {
         let id = fields.get("audio").and_then(|audio| audio.get("id"));
         id.is_some_and(|id| !id.is_null())
     };
-    Ok(
-        any_object_with(body, MESSAGES, "file_id", "arguments", &is_file)?
-            || any_object_with(body, MESSAGES, "audio", "arguments", &is_sound)?,
-    )
+    if any_object_with(body, MESSAGES, "file_id", "arguments", &is_file)? {
+        return Ok(Some("file_id"));
+    }
+    let names_sound = any_object_with(body, MESSAGES, "audio", "arguments", &is_sound)?;
+    Ok(names_sound.then_some("audio.id"))
 }
 
 /// Splices the edits of the content form into the original body. Without edits, it keeps its

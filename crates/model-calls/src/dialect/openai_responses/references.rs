@@ -5,10 +5,15 @@ use serde_json::Value;
 
 use crate::dialect::{
     content_reference::ContentReference,
-    document::{Document, first_byte},
+    document::{Document, first_byte, is_set},
     error::Result,
     openai_responses::fields::{ID, INPUT, ITEM, OUTPUT, TYPE, parse},
 };
+
+/// Types of the items that hold an encrypted summary.
+const SUMMARIES: &[&str] = &["compaction", "compaction_summary", "context_compaction"];
+
+const ENCRYPTED: &[&str] = &["encrypted_content"];
 
 /// Returns what a request refers to.
 pub fn of_request(body: &Document) -> Result<Vec<ContentReference>> {
@@ -56,12 +61,18 @@ pub fn of_response(data: &Bytes) -> Result<Vec<ContentReference>> {
     Ok(references)
 }
 
-/// Returns the reference to an encrypted summary; `None` for other items.
+/// Returns the reference to an encrypted summary; `None` for other items. A server may read the
+/// encrypted content of any item but reasoning as a summary.
 fn compaction(item: &Document) -> Result<Option<ContentReference>> {
-    if item.string(TYPE)?.as_deref() != Some("compaction") {
+    let is_summary = match item.string(TYPE)?.as_deref() {
+        Some("reasoning") => false,
+        Some(named) if SUMMARIES.contains(&named) => true,
+        Some(_) | None => is_set(item, ENCRYPTED)?,
+    };
+    if !is_summary {
         return Ok(None);
     }
-    let content = item.string(&["encrypted_content"])?;
+    let content = item.string(ENCRYPTED)?;
     Ok(Some(ContentReference::Compaction(
         content.unwrap_or_default(),
     )))
@@ -72,6 +83,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn encrypted_content_of_all_items_but_reasoning_is_a_summary() {
+        let references = |item: Value| {
+            let body = json!({ "input": [item] });
+            of_request(&parse(body.to_string().into()).unwrap()).unwrap()
+        };
+        let summary = |content: &str| vec![ContentReference::Compaction(content.to_owned())];
+        for named in ["compaction", "compaction_summary", "context_compaction"] {
+            let item = json!({ "type": named, "encrypted_content": "abc" });
+            assert_eq!(references(item), summary("abc"), "{named}");
+            assert_eq!(references(json!({ "type": named })), summary(""), "{named}");
+        }
+        let unknown = json!({ "type": "digest", "encrypted_content": "abc" });
+        assert_eq!(references(unknown), summary("abc"));
+        let reasoning = json!({ "type": "reasoning", "encrypted_content": "abc" });
+        assert_eq!(references(reasoning), []);
+        let null = json!({ "type": "web_search_call", "encrypted_content": null });
+        assert_eq!(references(null), []);
+    }
 
     #[test]
     fn stored_responses_leave_their_id_and_can_be_continued_once_they_have_ended() {

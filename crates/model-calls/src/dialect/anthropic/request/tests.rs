@@ -581,17 +581,21 @@ fn blocks_of_other_types_are_shown_whole() {
     });
     assert_eq!(closed["messages"][0]["content"][0]["title"], "x");
     let document = json!({
-        "type": "document", "title": "t", "source": { "type": "url", "url": "https://a.test" },
+        "type": "document", "title": "t",
+        "source": { "type": "url", "url": "https://a.test", "note": "n" },
     });
     let prompt = request(&json!([{ "role": "user", "content": [document] }]));
     let part = &opened(&prompt)["contents"][0]["parts"][0];
     assert_eq!(part["fileData"]["fileUri"], "https://a.test");
-    assert_eq!(part["block"], json!({ "title": "t" }));
+    let texts = json!({ "title": "t", "source": { "note": "n" } });
+    assert_eq!(part["block"], texts);
     let closed = edited(&prompt, |form| {
-        form["contents"][0]["parts"][0]["block"]["title"] = "x".into();
+        form["contents"][0]["parts"][0]["block"] =
+            json!({ "title": "x", "source": { "[key]": "y" } });
     });
     let mut expected = document.clone();
     expected["title"] = "x".into();
+    expected["source"] = json!({ "type": "url", "url": "https://a.test", "[key]": "y" });
     assert_eq!(closed["messages"][0]["content"][0], expected);
 }
 

@@ -338,8 +338,8 @@ impl ResponseDocument {
         Ok(ignored)
     }
 
-    /// Inserts white space in front of the first text, since it follows another response.
-    /// Returns `false` if there is no text.
+    /// Inserts white space in front of the first text, since it follows another response. A refusal
+    /// is a text of its own. Returns `false` if there is no text.
     pub fn start_paragraph(&mut self) -> Result<bool> {
         self.make_parsed()?;
         for candidate in &mut self.candidates {
@@ -349,6 +349,9 @@ impl ResponseDocument {
             let Some(first) = parts.iter_mut().find(has_text) else {
                 continue;
             };
+            if first.is_refusal() {
+                return Ok(true);
+            }
             let text = format!("\n\n{}", first.plain_text().unwrap_or_default());
             *first = first.with_text(&text)?;
             candidate.set_parts(parts)?;

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::dialect::{
+    content_form::IS_REFUSAL,
     document::{Document, first_byte, write_array},
     error::{DialectError, Result},
     google::is_thought,
@@ -51,7 +52,8 @@ pub fn read_texts(message: &Document) -> Result<Vec<PlacedPart>> {
         parts.push((PartPlace::Text, json!({ "text": text })));
     }
     if let Some(refusal) = read_string(message, REFUSAL)? {
-        parts.push((PartPlace::Refusal, json!({ "text": refusal })));
+        let part = json!({ "text": refusal, IS_REFUSAL: true });
+        parts.push((PartPlace::Refusal, part));
     }
     Ok(parts)
 }

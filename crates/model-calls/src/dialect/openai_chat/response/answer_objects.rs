@@ -46,6 +46,17 @@ pub const DETAIL_FIELDS: &[&str] = &[
 /// Fields of a call that hold no text, or that hooks see otherwise.
 const CALL_FIELDS: &[&str] = &["custom", "function", "id", "index", "type"];
 
+/// Fields of an image, a sound or a file that hold its data, type, name or place.
+const MEDIUM_FIELDS: &[&str] = &[
+    "data",
+    "detail",
+    "file_data",
+    "file_id",
+    "filename",
+    "format",
+    "url",
+];
+
 /// Ratings of a content filter.
 const FILTER_RESULTS: &[&str] = &["content_filter_results"];
 
@@ -136,6 +147,9 @@ fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<()> {
         return Ok(());
     }
     let kind = block.string(TYPE)?.unwrap_or_default();
+    if first_byte(block, &[&kind])? == Some(b'{') {
+        block.edit_child(&[&kind], |medium| act(medium, MEDIUM_FIELDS))?;
+    }
     act(block, &["type", &kind])
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    content_form::parts_in,
+    content_form::{IS_REFUSAL, is_refusal, parts_in},
     document::{Document, add_list, integer},
     error::Result,
     google::is_thought,
@@ -26,6 +26,8 @@ use crate::dialect::{
 pub struct SyntheticChoice {
     pub index: u64,
     pub content: String,
+    /// Refusal of the model.
+    pub refusal: String,
     pub thought: String,
     /// Name of the thoughts that the stream has so far.
     pub thought_name: Option<&'static str>,
@@ -48,6 +50,10 @@ impl SyntheticChoice {
         }
         let reason = candidate.string(&["finishReason"])?;
         choice.finish_reason = reason.map(|reason| match &choice.calls {
+            // Agents repeat a call whose answer was filtered.
+            calls if calls.is_empty() && is_refusal(&reason) && !choice.refusal.is_empty() => {
+                "stop"
+            }
             calls if calls.is_empty() => write_reason(&reason),
             calls if calls.tool_calls.is_empty() => "function_call",
             _ => "tool_calls",
@@ -59,6 +65,8 @@ impl SyntheticChoice {
         if let Some(text) = part.string(TEXT)? {
             if is_thought(part)? {
                 self.thought.push_str(&text);
+            } else if part.has(&[IS_REFUSAL]) {
+                self.refusal.push_str(&text);
             } else {
                 self.content.push_str(&text);
             }
@@ -78,6 +86,9 @@ impl SyntheticChoice {
         let mut delta = self.thoughts();
         if !self.content.is_empty() {
             delta.insert("content".to_owned(), self.content.as_str().into());
+        }
+        if !self.refusal.is_empty() {
+            delta.insert("refusal".to_owned(), self.refusal.as_str().into());
         }
         delta
     }
@@ -107,10 +118,12 @@ impl SyntheticChoice {
     fn to_message(&self) -> Value {
         let mut message = Map::new();
         message.insert("role".to_owned(), "assistant".into());
-        let is_silent = self.content.is_empty() && !self.calls.is_empty();
+        let has_others = !self.calls.is_empty() || !self.refusal.is_empty();
+        let is_silent = self.content.is_empty() && has_others;
         let content = (!is_silent).then_some(self.content.as_str());
         message.insert("content".to_owned(), content.into());
-        message.insert("refusal".to_owned(), Value::Null);
+        let refusal = (!self.refusal.is_empty()).then_some(self.refusal.as_str());
+        message.insert("refusal".to_owned(), refusal.into());
         message.extend(self.thoughts());
         message.extend(self.calls.to_message());
         Value::Object(message)

@@ -11,6 +11,7 @@ use crate::dialect::{
     error::Result,
     openai_chat::{
         fields::{CHOICES, DELTA, ID, ROLE, USAGE, parse},
+        message_parts::has_refusal,
         response::{answer_objects::RESPONSE_FIELDS, synthetic::SyntheticChoice},
         stream::event::{EventChoice, event_with, is_blank_choice},
         tool_call::ChoiceCalls,
@@ -26,6 +27,8 @@ pub struct ChatEventWriter {
     pub choices: BTreeMap<u64, WrittenChoice>,
     /// True if the events are those of a later answer, which continue the first one.
     pub is_later_answer: bool,
+    /// True if a later answer has begun, whose first event may open the message again.
+    pub has_later_answer: bool,
     pub has_written: bool,
     /// Token counts for the event that ends the last choice, because some agents read those of the
     /// last event. An event of their own would reach agents that did not ask for it.
@@ -39,6 +42,8 @@ pub struct WrittenChoice {
     pub calls: u64,
     pub has_function_call: bool,
     pub is_finished: bool,
+    /// True if its text is a refusal of the model.
+    pub is_refused: bool,
 }
 
 impl WrittenChoice {
@@ -62,7 +67,9 @@ impl ChatEventWriter {
         let opens_again = !choices.is_empty()
             && each
                 .all(|choice| choice.delta.has(ROLE) && self.choices.contains_key(&choice.index));
-        self.is_later_answer |= opens_again && template.bytes_of(ID)? != event.bytes_of(ID)?;
+        // Some servers give all answers the same id.
+        let is_other = self.has_later_answer || template.bytes_of(ID)? != event.bytes_of(ID)?;
+        self.is_later_answer |= opens_again && is_other;
         Ok(())
     }
 
@@ -89,7 +96,8 @@ impl ChatEventWriter {
     /// Notes the choices of an event, and takes its form if it is the first one.
     pub fn use_template(&mut self, event: &Document, choices: &[EventChoice]) -> Result<()> {
         for choice in choices {
-            self.choices.entry(choice.index).or_default();
+            let written = self.choices.entry(choice.index).or_default();
+            written.is_refused |= has_refusal(&choice.texts);
         }
         if self.template.is_none() && !choices.is_empty() {
             self.set_template(event)?;

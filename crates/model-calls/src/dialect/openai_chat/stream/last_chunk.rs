@@ -171,6 +171,12 @@ impl LastChoice {
         Ok(())
     }
 
+    /// Makes text that policies held back a part of the refusal that it belongs to.
+    pub fn continue_refusal(&mut self) {
+        let rest = std::mem::take(&mut self.content);
+        self.refusal.push_str(&rest);
+    }
+
     /// Adds the texts of blocks, in the order of the parts.
     fn add_blocks(&mut self, answer: &EditedParts<'_>) -> Result<()> {
         for EditedPart { origin, part } in &answer.parts {

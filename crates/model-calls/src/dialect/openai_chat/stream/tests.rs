@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{last_chunk::ChunkEdit, reader::ChatChunkReader, writer::ChatChunkWriter};
-use crate::dialect::{Document, ReadChunks, WriteChunks};
+use crate::dialect::{Document, MergedChunks, ReadChunks, ResponseDocument, WriteChunks};
 
 /// A stream of events with the texts, and `tail` at the end.
 fn events(texts: &[&str], tail: &[Value]) -> Vec<Bytes> {
@@ -280,6 +280,24 @@ fn a_second_answer_continues_the_first() {
             .all(|event| event.starts_with(r#"{"id":"1","#)),
         "{sent:#?}"
     );
+}
+
+#[test]
+fn a_second_answer_of_the_same_id_does_not_open_the_message_again() {
+    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
+    writer.begin_answer();
+    // Of the first answer, only the beginning is sent.
+    pass(&mut writer, &mut out, &two_calls(), &mut |form| {
+        form.pointer("/candidates/0/finishReason").is_none()
+    });
+    writer.begin_answer();
+    let second = events(&["again"], &[finish("stop")]);
+    pass(&mut writer, &mut out, &second, &mut |_| true);
+    writer.write_end(&mut out).unwrap();
+    let received = received(&sent(&out));
+    assert_eq!(received.roles, 1);
+    assert_eq!(received.text, "I willagain");
+    assert_eq!(received.ends, ["stop"]);
 }
 
 #[test]
@@ -815,4 +833,77 @@ fn token_counts_are_in_the_event_that_ends_the_last_choice() {
             .collect();
         assert_eq!(totals, [Value::Null, json!(3)]);
     }
+}
+
+/// The events of a refusal.
+fn refusal(pieces: &[&str]) -> Vec<Bytes> {
+    let pieces = pieces.iter().map(|piece| {
+        json!({ "index": 0, "delta": { "refusal": piece }, "logprobs": null, "finish_reason": null })
+    });
+    let tail: Vec<Value> = pieces.chain([finish("stop")]).collect();
+    events(&[], &tail)
+}
+
+/// Returns the refusal, the content and the ends that an agent receives.
+#[track_caller]
+fn received_refusal(sent: &[String]) -> (String, String, Vec<String>) {
+    let (_, events) = sent.split_last().unwrap();
+    let events = events
+        .iter()
+        .map(|event| serde_json::from_str::<Value>(event).unwrap());
+    let pieces = events.map(|event| {
+        let refusal = event["choices"][0]["delta"]["refusal"].as_str();
+        refusal.unwrap_or_default().to_owned()
+    });
+    let refusal = pieces.collect();
+    let received = received(sent);
+    (refusal, received.text, received.ends)
+}
+
+#[test]
+fn a_refusal_whose_end_is_held_back_stays_a_refusal() {
+    let sent = rewritten(&refusal(&["I cannot"]), &mut |form| {
+        if let Some(candidate) = form.pointer_mut("/candidates/0") {
+            if candidate.get("finishReason").is_some() {
+                candidate["content"]["parts"] = json!([{ "text": "cannot" }]);
+            } else {
+                candidate["content"]["parts"][0]["text"] = "I ".into();
+            }
+        }
+        true
+    });
+    let expected = (
+        "I cannot".to_owned(),
+        String::new(),
+        vec!["stop".to_owned()],
+    );
+    assert_eq!(received_refusal(&sent), expected);
+}
+
+#[test]
+fn a_refusal_that_is_written_anew_stays_a_refusal() {
+    let mut reader = ChatChunkReader::default();
+    let mut chunks = Vec::new();
+    for event in refusal(&["I can", "not"]) {
+        chunks.extend(reader.read(event).unwrap());
+    }
+    chunks.extend(reader.finish().unwrap());
+    let merged = MergedChunks::new(chunks).unwrap();
+    let merged = ResponseDocument::from_merged(&merged).unwrap();
+    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
+    writer.write(&mut out, &merged).unwrap();
+    writer.write_end(&mut out).unwrap();
+    let expected = (
+        "I cannot".to_owned(),
+        String::new(),
+        vec!["stop".to_owned()],
+    );
+    assert_eq!(received_refusal(&sent(&out)), expected);
+
+    let chat = crate::dialect::of(crate::dialect::Api::OpenAiChat);
+    let whole: Value = serde_json::from_slice(&chat.close_response(&merged).unwrap()).unwrap();
+    let choice = &whole["choices"][0];
+    assert_eq!(choice["message"]["refusal"], "I cannot");
+    assert_eq!(choice["message"]["content"], Value::Null);
+    assert_eq!(choice["finish_reason"], "stop");
 }

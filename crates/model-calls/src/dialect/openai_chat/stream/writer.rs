@@ -207,6 +207,10 @@ impl ChatChunkWriter {
             let details = self.details.remove(&choice.index).unwrap_or_default();
             waits |= details.waits();
             choice.add_details(details)?;
+            let written = self.events.choices.get(&choice.index);
+            if written.is_some_and(|written| written.is_refused) {
+                choice.continue_refusal();
+            }
         }
         let has_calls = self.events.choices.values().any(|choice| choice.calls > 0);
         let is_complete = last.choices.iter().any(LastChoice::is_finished);
@@ -322,6 +326,10 @@ impl ChatChunkWriter {
 }
 
 impl WriteChunks for ChatChunkWriter {
+    fn begin_answer(&mut self) {
+        self.events.has_later_answer = self.events.has_written;
+    }
+
     fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<()> {
         if self.has_failed || self.write_alike(out, chunk).is_some() {
             return Ok(());

@@ -47,7 +47,10 @@ impl InputKind {
             return Ok(Self::Call(kind));
         }
         Ok(match named.as_deref() {
-            None if !item.has(ROLE) => return Err(unseen_reference()),
+            None if !item.has(ROLE) && item.has(ID) => return Err(unseen_reference()),
+            None if !item.has(ROLE) => {
+                return Err(field_error("type", "the type of an item without a role"));
+            }
             None | Some("message") => return Self::of_message(item),
             Some("item_reference") => return Err(unseen_reference()),
             Some("function_call_output") => Self::Result(ToolCallKind::Function),
@@ -60,8 +63,10 @@ impl InputKind {
             Some(
                 "additional_tools"
                 | "compaction"
+                | "compaction_summary"
                 | "compaction_trigger"
                 | "configuration_update"
+                | "context_compaction"
                 | "mcp_list_tools"
                 | "tool_search_call"
                 | "tool_search_output",

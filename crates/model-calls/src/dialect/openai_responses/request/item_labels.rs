@@ -58,8 +58,9 @@ pub const MEDIUM_FIELDS: &[&str] = &[
     "file_url",
     "filename",
     "image_url",
-    "input_audio",
 ];
+
+const AUDIO: &[&str] = &["input_audio"];
 
 /// Visits the objects in the items of a request.
 fn visit_items(body: &mut Document, act: ActOnObject<'_>) -> Result<()> {
@@ -111,6 +112,10 @@ fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<()> {
         return act(block, &[OPAQUE, &[field]].concat());
     }
     match read_medium(block)? {
+        Some(_) if first_byte(block, AUDIO)? == Some(b'{') => {
+            block.edit_child(AUDIO, |audio| act(audio, &["data", "format"]))?;
+            act(block, &[OPAQUE, MEDIUM_FIELDS, AUDIO].concat())
+        }
         Some(_) => act(block, &[OPAQUE, MEDIUM_FIELDS].concat()),
         None => Ok(()),
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::dialect::{
     content_form::{any_object, any_object_with},
     document::{Document, is_set, refuse_pair, to_value, try_any},
-    error::{DialectError, Result, field_error},
+    error::{Result, field_error},
     method::Api,
     openai_responses::{
         fields::{ID, INPUT, TYPE},
@@ -84,13 +84,7 @@ pub fn refuse_references(body: &Document, allowed: AllowedFields) -> Result<()> 
         check(RequestField::StoredFile)?;
     }
     if names_stored_image(body)? {
-        check(RequestField::StoredFile).map_err(|error| match error {
-            DialectError::Field { expected, .. } => DialectError::Field {
-                field: IMAGE.to_owned(),
-                expected,
-            },
-            error => error,
-        })?;
+        allowed.check_named(Api::OpenAiResponses, RequestField::StoredFile, IMAGE)?;
     }
     stored_in_tools(body)?.into_iter().try_for_each(check)
 }

@@ -483,6 +483,7 @@ fn unknown_fields_of_items_and_blocks_are_edited() {
             { "type": "message", "id": "m", "status": "s", "role": "user", "phase": "p", "content": [
                 { "type": "input_text", "text": "TEXT", "note": text },
                 { "type": "input_image", "image_url": "data:image/png;base64,a", "detail": "low", "note": text },
+                { "type": "input_audio", "input_audio": { "data": "a", "format": "wav", "note": text }, "note": text },
             ], "note": { "query": [text] } },
             { "type": "reasoning", "id": "r", "encrypted_content": "e", "signature": "s", "summary": [{ "type": "summary_text", "text": "s" }], "note": text },
             { "type": "function_call", "call_id": "c1", "name": "f", "arguments": "", "note": text },
@@ -490,6 +491,7 @@ fn unknown_fields_of_items_and_blocks_are_edited() {
             { "type": "tool_search_call", "id": "t", "arguments": { "query": text } },
             { "type": "configuration_update", "text": text },
             { "type": "compaction", "encrypted_content": "e" },
+            { "type": "context_compaction", "encrypted_content": "e" },
         ])
     };
     let value = json!({ "model": "m", "input": items("ab") });
@@ -730,6 +732,7 @@ fn requests_that_hooks_cannot_read_are_refused() {
             json!([user, { "type": "item_reference", "id": "msg_1" }]),
         ),
         ("input", json!([user, { "id": "msg_1" }])),
+        ("input", json!([{ "text": "hi" }])),
         ("input", json!([{ "role": "tool", "content": "hi" }])),
         ("input", json!([{ "role": "user", "Content": "hi" }])),
         ("input", json!(5)),

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::dialect::{
+    content_form::IS_REFUSAL,
     document::{Document, first_byte, insert},
     error::Result,
     openai_responses::{
@@ -122,6 +123,7 @@ fn block_parts(item: &Document, field: &[&str]) -> Result<Vec<Value>> {
     let blocks = item.children(field)?.unwrap_or_default();
     let parts = blocks.iter().map(|block| {
         Ok(match text_field(block)? {
+            Some("refusal") => json!({ "text": block.string(&["refusal"])?, IS_REFUSAL: true }),
             Some(field) => json!({ "text": block.string(&[field])? }),
             None => json!({ "block": visible_fields(block)? }),
         })

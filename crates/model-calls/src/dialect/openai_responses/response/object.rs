@@ -36,12 +36,11 @@ pub fn finish_reason(response: &Document) -> Result<Option<&'static str>> {
     let details = response.child(INCOMPLETE_DETAILS)?.unwrap_or_default();
     let reason = details.string(&["reason"])?;
     Ok(match response.string(STATUS)?.as_deref() {
-        Some("completed") | None => {
-            let is_refused = try_any(response.children(OUTPUT)?.unwrap_or_default(), |item| {
-                Ok(OutputKind::of(&item)? == OutputKind::Message && has_refusal(&item)?)
-            })?;
-            Some(if is_refused { "SAFETY" } else { "STOP" })
-        }
+        Some("completed") | None => Some(if is_refused(response)? {
+            "SAFETY"
+        } else {
+            "STOP"
+        }),
         Some("incomplete") => Some(match reason.as_deref() {
             Some("max_output_tokens") => "MAX_TOKENS",
             Some("content_filter") => "SAFETY",
@@ -49,6 +48,13 @@ pub fn finish_reason(response: &Document) -> Result<Option<&'static str>> {
         }),
         Some("in_progress" | "queued") => None,
         Some(_) => Some("OTHER"),
+    })
+}
+
+/// Returns whether a response has a refusal of the model.
+fn is_refused(response: &Document) -> Result<bool> {
+    try_any(response.children(OUTPUT)?.unwrap_or_default(), |item| {
+        Ok(OutputKind::of(&item)? == OutputKind::Message && has_refusal(&item)?)
     })
 }
 
@@ -62,8 +68,11 @@ fn status_of(reason: Option<&str>) -> (&'static str, Value) {
     }
 }
 
-/// Writes the end of a response.
+/// Writes the end of a response. One with a refusal of the model is complete: agents repeat a call
+/// whose response is not.
 pub fn set_finish_reason(response: &mut Document, reason: Option<&str>) -> Result<()> {
+    let is_refused = is_refused(response)?;
+    let reason = reason.filter(|reason| !(is_refused && is_refusal(reason)));
     let (status, details) = status_of(reason);
     response.set(STATUS, &status.into())?;
     response.set(INCOMPLETE_DETAILS, &details)
@@ -104,8 +113,11 @@ impl NewIds {
 /// a signature of the model.
 pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>> {
     if let Some(text) = part.plain_text() {
-        let block =
-            json!({ "type": "output_text", "annotations": [], "logprobs": [], "text": text });
+        let block = if part.is_refusal() {
+            json!({ "type": "refusal", "refusal": text })
+        } else {
+            json!({ "type": "output_text", "annotations": [], "logprobs": [], "text": text })
+        };
         return Ok(vec![to_document(&json!({
             "id": ids.next("msg"),
             "type": "message",
@@ -157,7 +169,9 @@ pub fn new_response(view: &ChunkView) -> Result<Value> {
             output.push(to_value(&item)?);
         }
     }
-    let (status, details) = status_of(view.finish_reason.as_deref());
+    let is_refused = view.parts.iter().any(Part::is_refusal);
+    let reason = view.finish_reason.as_deref();
+    let (status, details) = status_of(reason.filter(|reason| !(is_refused && is_refusal(reason))));
     Ok(json!({
         "id": id,
         "object": "response",

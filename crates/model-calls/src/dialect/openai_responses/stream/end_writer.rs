@@ -45,7 +45,11 @@ impl EventWriter {
     ) -> Result<()> {
         for part in parts {
             if let Some(text) = part.plain_text() {
-                self.write_text(out, text, view)?;
+                if part.is_refusal() {
+                    self.write_refusal(out, text, view)?;
+                } else {
+                    self.write_text(out, text, view)?;
+                }
                 continue;
             }
             self.ensure_started(out, view)?;

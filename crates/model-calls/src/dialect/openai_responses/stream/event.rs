@@ -6,7 +6,7 @@ use crate::dialect::{
     document::{Document, first_byte, integer},
     error::{Result, field_error},
     openai_responses::{
-        fields::{ITEM, TYPE, parse},
+        fields::{CONTENT, ITEM, TYPE, parse},
         response::item::{ItemSlot, item_texts, text_field},
     },
     sse_event::check_event_name,
@@ -18,6 +18,7 @@ pub const DELTA: &[&str] = &["delta"];
 pub const OBFUSCATION: &[&str] = &["obfuscation"];
 pub const PART: &[&str] = &["part"];
 pub const RESPONSE: &[&str] = &["response"];
+pub const REFUSAL_DELTA: &str = "response.refusal.delta";
 const CONTENT_INDEX: &[&str] = &["content_index"];
 const SUMMARY_INDEX: &[&str] = &["summary_index"];
 
@@ -135,6 +136,24 @@ impl StreamEvent {
             | EventClass::Failed
             | EventClass::Other => Ok(Vec::new()),
         }
+    }
+
+    /// Returns whether the text in a slot is a refusal of the model.
+    pub fn is_refusal(&self, slot: ItemSlot) -> Result<bool> {
+        let block = match (self.class, slot) {
+            (EventClass::Delta, _) => return Ok(self.name == REFUSAL_DELTA),
+            (EventClass::TextDone(field), _) => return Ok(field == "refusal"),
+            (EventClass::PartAdded | EventClass::PartDone, _) => self.document.child(PART)?,
+            (_, ItemSlot::Content(index)) => {
+                let blocks = self.item()?.children(CONTENT)?.unwrap_or_default();
+                blocks
+                    .into_iter()
+                    .zip(0..)
+                    .find_map(|(block, number)| (number == index).then_some(block))
+            }
+            (_, ItemSlot::Summary(_)) => None,
+        };
+        Ok(text_field(&block.unwrap_or_default())? == Some("refusal"))
     }
 
     /// Returns whether a text ends with the event.

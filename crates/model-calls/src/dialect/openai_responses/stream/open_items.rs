@@ -10,14 +10,13 @@ use crate::dialect::{
         fields::{CONTENT, ID, ITEM, STATUS, SUMMARY, clear_marks},
         response::item::{BLOCK_LISTS, ItemSlot, OutputKind, text_field},
         stream::{
-            event::{EventClass, PART, StreamEvent},
+            event::{EventClass, PART, REFUSAL_DELTA, StreamEvent},
             sender::EventSender,
         },
     },
 };
 
-const TEXT_DELTA: &str = "response.output_text.delta";
-const REFUSAL_DELTA: &str = "response.refusal.delta";
+pub const TEXT_DELTA: &str = "response.output_text.delta";
 const SUMMARY_DELTA: &str = "response.reasoning_summary_text.delta";
 const REASONING_DELTA: &str = "response.reasoning_text.delta";
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     api_dialect::ReadChunks,
-    content_form::{AnswerLabels, SOURCE, numbered, with_source},
+    content_form::{AnswerLabels, IS_REFUSAL, SOURCE, numbered, with_source},
     document::{Document, insert, to_value},
     error::{DialectError, Result, field_error},
     google::response::document::ResponseDocument,
@@ -236,11 +236,15 @@ impl EventReader {
         }
         let index = index.unwrap_or(0);
         self.texts.append(index, slot, &piece)?;
-        self.has_refusal |= event.name == "response.refusal.delta";
-        self.alike = ReadPiece::new(&event, index, slot);
+        let is_refusal = event.is_refusal(slot)?;
+        self.has_refusal |= is_refusal;
+        self.alike = ReadPiece::new(&event, index, slot).filter(|_| !is_refusal);
         let mut part = json!({ "text": piece, SOURCE: 0 });
         if event.is_thought() {
             insert(&mut part, "thought", true);
+        }
+        if is_refusal {
+            insert(&mut part, IS_REFUSAL, true);
         }
         chunk_of(form_of(&[part]), &[event])
     }
@@ -278,6 +282,10 @@ impl EventReader {
                 let mut part = json!({ "text": new, SOURCE: number });
                 if is_thought || matches!(slot, ItemSlot::Summary(_)) {
                     insert(&mut part, "thought", true);
+                }
+                if event.is_refusal(slot)? {
+                    self.has_refusal = true;
+                    insert(&mut part, IS_REFUSAL, true);
                 }
                 parts.push(part);
             }

@@ -2,6 +2,7 @@
 
 mod calls;
 mod masked_texts;
+mod refusals;
 mod test_stream;
 
 use std::collections::BTreeMap;

@@ -22,9 +22,9 @@ use crate::dialect::{
             object::{NewIds, new_response},
         },
         stream::{
-            event::{EventClass, RESPONSE, StreamEvent},
+            event::{EventClass, REFUSAL_DELTA, RESPONSE, StreamEvent},
             event_labels::visit_event,
-            open_items::{OpenItem, TextProgress},
+            open_items::{OpenItem, TEXT_DELTA, TextProgress},
             sender::EventSender,
             text_piece::WrittenPiece,
         },
@@ -183,9 +183,23 @@ impl EventWriter {
         if self.append(out, OutputKind::Message, text) {
             return Ok(());
         }
-        self.open_message(out)?;
+        self.open_message(out, TEXT_DELTA)?;
         self.append(out, OutputKind::Message, text);
         Ok(())
+    }
+
+    /// Writes a refusal of the model as a message of its own.
+    pub(super) fn write_refusal(
+        &mut self,
+        out: &mut BytesMut,
+        text: &str,
+        view: &ChunkView,
+    ) -> Result<()> {
+        self.ensure_started(out, view)?;
+        self.close_synthetic_items(out)?;
+        self.open_message(out, REFUSAL_DELTA)?;
+        self.append(out, OutputKind::Message, text);
+        self.close_synthetic_items(out)
     }
 
     /// Sends a text as the next piece of the open text of the latest item of a kind. Returns
@@ -204,7 +218,8 @@ impl EventWriter {
         true
     }
 
-    pub(super) fn open_message(&mut self, out: &mut BytesMut) -> Result<()> {
+    /// Opens a message whose text is sent in events of this type.
+    fn open_message(&mut self, out: &mut BytesMut, delta_name: &'static str) -> Result<()> {
         let start = json!({
             "id": self.ids.next("msg"),
             "type": "message",
@@ -218,7 +233,10 @@ impl EventWriter {
         self.sender
             .send_synthetic(out, "response.output_item.added", fields);
         let slot = ItemSlot::Content(0);
-        let part = item.text_mut(slot).map(|text| text.block());
+        let part = item.text_mut(slot).map(|text| {
+            text.delta_name = delta_name;
+            text.block()
+        });
         let fields = item.fields(slot, "part", &part.unwrap_or_default());
         self.sender
             .send_synthetic(out, "response.content_part.added", fields);
