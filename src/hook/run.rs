@@ -45,8 +45,8 @@ pub async fn run_hooks<E: EventKind>(
     if plan.sequential {
         for hook in &plan.hooks {
             let shown = ShownEvent::new(hook, event);
-            let input = encode(hook, scope, shown.seen(event), document);
-            let mut run = call(plan, hook, scope, event, &shown, input).await;
+            let input = encode(hook, scope, shown.event(), document);
+            let mut run = call(plan, hook, scope, &shown, input).await;
             run.result.output.mark_following();
             if run.status() == HookStatus::Ok && run.is_enforced() {
                 event.apply(&run.result.output);
@@ -57,10 +57,9 @@ pub async fn run_hooks<E: EventKind>(
         let event = &*event;
         let shown = plan.hooks.iter().map(|hook| ShownEvent::new(hook, event));
         let shown: Vec<_> = shown.collect();
-        let inputs = encode_inputs(plan, scope, event, &shown, document);
+        let inputs = encode_inputs(plan, scope, &shown, document);
         let calls = plan.hooks.iter().zip(&shown).zip(inputs);
-        let calls =
-            calls.map(|((hook, shown), input)| call(plan, hook, scope, event, shown, input));
+        let calls = calls.map(|((hook, shown), input)| call(plan, hook, scope, shown, input));
         runs = join_all(calls).await;
         let mut edits = plan.hooks.iter().zip(&mut runs).filter(|(hook, run)| {
             let output = &run.result.output;
@@ -79,29 +78,29 @@ pub async fn run_hooks<E: EventKind>(
 fn encode_inputs<E: EventKind>(
     plan: &Plan,
     scope: EventScope<'_>,
-    event: &E,
-    shown: &[ShownEvent<E>],
+    shown: &[ShownEvent<'_, E>],
     document: Option<&RawValue>,
 ) -> Vec<Bytes> {
-    let form = |hook: &Hook| {
+    let form = |hook: &Hook, shown: &ShownEvent<'_, E>| {
         let spec = &hook.spec;
         (
             hook.protocol.name(),
             spec.view,
             spec.system_messages,
             spec.context,
-            hook.shown_tool(event),
+            hook.shown_tool(shown.original),
         )
     };
-    let mut inputs: Vec<(&Hook, Bytes)> = Vec::new();
+    let mut inputs: Vec<(_, Bytes)> = Vec::new();
     for (hook, shown) in plan.hooks.iter().zip(shown) {
+        let form = form(hook, shown);
         let mut earlier = inputs.iter();
-        let equal = earlier.find(|(other, _)| form(other) == form(hook));
+        let equal = earlier.find(|(other, _)| *other == form);
         let input = match equal {
             Some((_, input)) => input.clone(),
-            None => encode(hook, scope, shown.seen(event), document),
+            None => encode(hook, scope, shown.event(), document),
         };
-        inputs.push((hook, input));
+        inputs.push((form, input));
     }
     inputs.into_iter().map(|(_, input)| input).collect()
 }
@@ -123,30 +122,31 @@ fn encode<E: EventKind>(
 }
 
 /// An event as one hook sees it.
-struct ShownEvent<E> {
-    /// `None` if the hook sees it as it is.
-    event: Option<E>,
+struct ShownEvent<'a, E> {
+    original: &'a E,
+    /// `None` if the hook sees the original.
+    changed: Option<E>,
     /// Arguments of its tool call with the names of the hook's family.
     arguments: Option<ShownArguments>,
 }
 
-impl<E: EventKind> ShownEvent<E> {
-    fn new(hook: &Hook, event: &E) -> Self {
+impl<'a, E: EventKind> ShownEvent<'a, E> {
+    fn new(hook: &Hook, original: &'a E) -> Self {
         let with_system = match hook.spec.system_messages {
-            SystemMessages::Shown => event.with_system_message(),
+            SystemMessages::Shown => original.with_system_message(),
             SystemMessages::Hidden => None,
         };
-        let view = hook.matcher.view(event);
+        let view = hook.matcher.view(original);
         let (tool, arguments) = view.map(|view| (view.event, view.arguments)).unzip();
         Self {
-            event: with_system.or(tool),
+            original,
+            changed: with_system.or(tool),
             arguments,
         }
     }
 
-    /// Returns the event as the hook sees it; `original` is the event itself.
-    fn seen<'a>(&'a self, original: &'a E) -> &'a E {
-        self.event.as_ref().unwrap_or(original)
+    fn event(&self) -> &E {
+        self.changed.as_ref().unwrap_or(self.original)
     }
 }
 
@@ -154,8 +154,7 @@ async fn call<E: EventKind>(
     plan: &Plan,
     hook: &Hook,
     scope: EventScope<'_>,
-    event: &E,
-    shown: &ShownEvent<E>,
+    shown: &ShownEvent<'_, E>,
     input: Bytes,
 ) -> HookRun {
     let started = Instant::now();
@@ -181,12 +180,12 @@ async fn call<E: EventKind>(
     if is_live && fails_closed {
         result.fail_closed(&hook.name);
     }
-    let seen = shown.seen(event);
-    hook.protocol.interpret(&mut result, seen.as_event());
+    hook.protocol
+        .interpret(&mut result, shown.event().as_event());
     if let Some(arguments) = arguments {
         restore_arguments::<E>(hook, arguments, &mut result);
     }
-    if let Some(request) = event.llm_request() {
+    if let Some(request) = shown.original.llm_request() {
         if hook.spec.system_messages == SystemMessages::Shown && !request.begins_with_system() {
             result.output.extract_system_message();
         }

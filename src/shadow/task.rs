@@ -56,10 +56,10 @@ async fn run(
     };
     let slot = Arc::clone(&task.app.resources.shadow);
     let followed = async {
-        task.follow_config().await;
+        Box::pin(task.follow_config()).await;
         loop {
             tokio::select! {
-                () = slot.config_changed() => task.follow_config().await,
+                () = slot.config_changed() => Box::pin(task.follow_config()).await,
                 Some(request) = requests.recv() => task.reply(request).await,
                 reason = ended(task.running.as_mut()) => task.end(reason).await,
             }

@@ -325,13 +325,11 @@ impl App {
         let source = Some(self.source()?);
         let built = Snapshot::build_all(config, &self.resources, source, Some(&previous));
         let built = self.resources.shutdown.run_until_cancelled(Box::pin(built));
-        match Handle::current().block_on(built) {
-            Some(built) => Ok(built?),
-            None => {
-                let message = "the gateway is shutting down".to_owned();
-                Err(ReloadError::Transient(message))
-            }
-        }
+        let Some(built) = Handle::current().block_on(built) else {
+            let message = "the gateway is shutting down".to_owned();
+            return Err(ReloadError::Transient(message));
+        };
+        Ok(built?)
     }
 
     fn record_reload(&self, cause: ReloadCause, reloaded: &Result<(), ReloadError>) {

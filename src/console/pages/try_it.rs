@@ -159,7 +159,7 @@ fn form(app: &App, principal: &AdminPrincipal, trial: Trial<'_>) -> Markup {
 
 /// Returns the longest timeout of the hooks of a config.
 fn longest_timeout(config: &Config) -> Duration {
-    let groups = config.hooks.iter().flat_map(|(_, groups)| groups);
+    let groups = config.hooks.values().flatten();
     let hooks = groups.flat_map(|group| &group.hooks);
     hooks.map(|hook| hook.timeout).max().unwrap_or_default()
 }

@@ -87,7 +87,7 @@ fn workers_must_leave_a_free_slot() {
 #[test]
 fn two_tables_in_use_at_once_hold_the_slots_of_both() {
     let current = build(&config(WORKERS), None).unwrap();
-    let other = WORKERS.replace("name: b", "name: c").replace("4", "40");
+    let other = WORKERS.replace("name: b", "name: c").replace('4', "40");
     let other = build(&config(&other), Some(&current)).unwrap();
 
     assert_eq!(current.free_slots_beside(&current), 1);
