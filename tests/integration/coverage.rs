@@ -128,9 +128,8 @@ fn observed_coverage(answer: &Answer, upstream: &Upstream, before: usize) -> Hoo
     let hooks = answer.header("x-hookgate-hooks");
     let is_forwarded = upstream.requests().len() > before;
     match (hooks.contains("before;"), hooks.contains("after;")) {
-        (true, true) => HookCoverage::Hooked,
-        // No request asks a model for a stored response.
-        (false, true) => HookCoverage::Hooked,
+        // No request asks a model for a stored response, so only its answer is hooked.
+        (_, true) => HookCoverage::Hooked,
         (true, false) => HookCoverage::RequestOnly,
         _ if is_forwarded => HookCoverage::Passed,
         _ => HookCoverage::Refused,

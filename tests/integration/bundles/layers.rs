@@ -101,9 +101,8 @@ async fn replica_of(org_files: &[(&str, &str)], team_files: &[(&str, &str)]) -> 
     Replica::start(&format!("  layers:\n{layers}")).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_organisations_hooks_inspect_what_those_of_a_team_leave() {
-    let org = "hooks:\n\
+/// Hooks of an organisation that deny what those of a team leave.
+const ORG_HOOKS: &str = "hooks:\n\
         \x20 BeforeTool:\n\
         \x20   - hooks:\n\
         \x20       - { name: org-tool, command: ./hooks/refuse.sh }\n\
@@ -112,21 +111,25 @@ async fn the_organisations_hooks_inspect_what_those_of_a_team_leave() {
         \x20 BeforeAgent: [{ hooks: [{ name: org-agent, command: ./hooks/refuse.sh }] }]\n\
         \x20 AfterModel: [{ hooks: [{ name: org-answer, command: ./hooks/refuse.sh }] }]\n\
         policies: [{ policy: prompt_guard, deny: [orgword] }]\n";
-    let never = "#!/bin/sh\necho never >&2; exit 2\n";
-    let team = "hooks:\n\
+
+/// Hooks of a team, each of which edits an event.
+const TEAM_HOOKS: &str = "hooks:\n\
         \x20 BeforeTool: [{ hooks: [{ name: t1, command: ./hooks/tool.sh }, { name: t2, command: ./hooks/rm.sh }] }]\n\
         \x20 BeforeModel: [{ hooks: [{ name: t3, command: ./hooks/model.sh }, { name: t4, command: ./hooks/name.sh }] }]\n\
         \x20 BeforeAgent: [{ hooks: [{ name: t5, command: ./hooks/agent.sh }] }]\n\
         \x20 AfterModel: [{ hooks: [{ name: t6, command: ./hooks/answer.sh }] }]\n\
         policies: [{ policy: prompt_guard, deny: [teamword] }]\n";
-    let replica = replica_of(
+
+/// Starts a replica with these hooks and their scripts.
+async fn replica_with_edits() -> Replica {
+    replica_of(
         &[
-            ("hookgate.yaml", org),
+            ("hookgate.yaml", ORG_HOOKS),
             ("hooks/refuse.sh", REFUSE),
-            ("hooks/never.sh", never),
+            ("hooks/never.sh", "#!/bin/sh\necho never >&2; exit 2\n"),
         ],
         &[
-            ("hookgate.yaml", team),
+            ("hookgate.yaml", TEAM_HOOKS),
             ("hooks/tool.sh", &edit("TRICKTOOL", r#"{"tool_input":{"command":"FORBIDDEN"}}"#)),
             ("hooks/rm.sh", &edit("TRICKRM", r#"{"tool_input":{"command":"rm"}}"#)),
             (
@@ -150,7 +153,12 @@ async fn the_organisations_hooks_inspect_what_those_of_a_team_leave() {
             ),
         ],
     )
-    .await;
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_organisations_hooks_inspect_what_those_of_a_team_leave() {
+    let replica = replica_with_edits().await;
     let event = async |event: Value| {
         let answer = replica
             .agent

@@ -18,9 +18,17 @@ hooks:
     - hooks: [{ type: builtin, policy: redact, detect: [email], name: mask }]
 ";
 
-/// Paths, requests and answers that call `Bash`: whole, and in events of a stream.
-fn native_answers() -> [(&'static str, Value, Value, Value); 3] {
-    let input = r#"{"command":"ls"}"#;
+/// Arguments of the call in all answers.
+const ARGUMENTS: &str = r#"{"command":"ls"}"#;
+
+/// Path, request and answers that call `Bash`: whole, and in events of a stream.
+type NativeAnswer = (&'static str, Value, Value, Value);
+
+fn native_answers() -> [NativeAnswer; 3] {
+    [messages_answer(), responses_answer(), chat_answer()]
+}
+
+fn messages_answer() -> NativeAnswer {
     let block = json!({ "type": "tool_use", "id": "toolu_1", "name": "Bash", "input": { "command": "ls" } });
     let message = |content: Value, stop: Value| {
         json!({
@@ -29,12 +37,43 @@ fn native_answers() -> [(&'static str, Value, Value, Value); 3] {
         })
     };
     let started = json!({ "type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {} });
+    (
+        "/v1/messages",
+        json!({ "model": "m", "max_tokens": 9, "messages": [{ "role": "user", "content": "hi" }],
+            "tools": [{ "name": "Bash", "input_schema": { "type": "object" } }] }),
+        message(json!([block]), json!("tool_use")),
+        json!([
+            { "type": "message_start", "message": message(json!([]), Value::Null) },
+            { "type": "content_block_start", "index": 0, "content_block": started },
+            { "type": "content_block_delta", "index": 0, "delta": { "type": "input_json_delta", "partial_json": ARGUMENTS } },
+            { "type": "content_block_stop", "index": 0 },
+            { "type": "message_delta", "delta": { "stop_reason": "tool_use", "stop_sequence": null }, "usage": { "output_tokens": 1 } },
+            { "type": "message_stop" },
+        ]),
+    )
+}
+
+fn responses_answer() -> NativeAnswer {
     let item = json!({
-        "type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "Bash", "arguments": input,
+        "type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "Bash", "arguments": ARGUMENTS,
         "status": "completed",
     });
     let response = |status: &str, output: Value| json!({ "id": "resp_1", "object": "response", "model": "m", "status": status, "output": output });
-    let call = json!({ "id": "call_1", "type": "function", "function": { "name": "Bash", "arguments": input } });
+    (
+        "/v1/responses",
+        json!({ "model": "m", "input": "hi", "tools": [{ "type": "function", "name": "Bash" }] }),
+        response("completed", json!([item])),
+        json!([
+            { "type": "response.created", "sequence_number": 0, "response": response("in_progress", json!([])) },
+            { "type": "response.output_item.added", "sequence_number": 1, "output_index": 0, "item": item },
+            { "type": "response.output_item.done", "sequence_number": 2, "output_index": 0, "item": item },
+            { "type": "response.completed", "sequence_number": 3, "response": response("completed", json!([item])) },
+        ]),
+    )
+}
+
+fn chat_answer() -> NativeAnswer {
+    let call = json!({ "id": "call_1", "type": "function", "function": { "name": "Bash", "arguments": ARGUMENTS } });
     let mut delta = call.clone();
     delta["index"] = json!(0);
     let chunk = |delta: Value, finish: Value| {
@@ -43,50 +82,21 @@ fn native_answers() -> [(&'static str, Value, Value, Value); 3] {
             "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }],
         })
     };
-    [
-        (
-            "/v1/messages",
-            json!({ "model": "m", "max_tokens": 9, "messages": [{ "role": "user", "content": "hi" }],
-                "tools": [{ "name": "Bash", "input_schema": { "type": "object" } }] }),
-            message(json!([block]), json!("tool_use")),
-            json!([
-                { "type": "message_start", "message": message(json!([]), Value::Null) },
-                { "type": "content_block_start", "index": 0, "content_block": started },
-                { "type": "content_block_delta", "index": 0, "delta": { "type": "input_json_delta", "partial_json": input } },
-                { "type": "content_block_stop", "index": 0 },
-                { "type": "message_delta", "delta": { "stop_reason": "tool_use", "stop_sequence": null }, "usage": { "output_tokens": 1 } },
-                { "type": "message_stop" },
-            ]),
-        ),
-        (
-            "/v1/responses",
-            json!({ "model": "m", "input": "hi", "tools": [{ "type": "function", "name": "Bash" }] }),
-            response("completed", json!([item])),
-            json!([
-                { "type": "response.created", "sequence_number": 0, "response": response("in_progress", json!([])) },
-                { "type": "response.output_item.added", "sequence_number": 1, "output_index": 0, "item": item },
-                { "type": "response.output_item.done", "sequence_number": 2, "output_index": 0, "item": item },
-                { "type": "response.completed", "sequence_number": 3, "response": response("completed", json!([item])) },
-            ]),
-        ),
-        (
-            "/v1/chat/completions",
-            json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }],
-                "tools": [{ "type": "function", "function": { "name": "Bash" } }] }),
-            json!({
-                "id": "c", "object": "chat.completion", "model": "m",
-                "choices": [{ "index": 0, "finish_reason": "tool_calls",
-                    "message": { "role": "assistant", "content": null, "tool_calls": [call] } }],
-            }),
-            json!([
-                chunk(
-                    json!({ "role": "assistant", "tool_calls": [delta] }),
-                    Value::Null
-                ),
-                chunk(json!({}), json!("tool_calls")),
-            ]),
-        ),
-    ]
+    let delta = json!({ "role": "assistant", "tool_calls": [delta] });
+    (
+        "/v1/chat/completions",
+        json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }],
+            "tools": [{ "type": "function", "function": { "name": "Bash" } }] }),
+        json!({
+            "id": "c", "object": "chat.completion", "model": "m",
+            "choices": [{ "index": 0, "finish_reason": "tool_calls",
+                "message": { "role": "assistant", "content": null, "tool_calls": [call] } }],
+        }),
+        json!([
+            chunk(delta, Value::Null),
+            chunk(json!({}), json!("tool_calls"))
+        ]),
+    )
 }
 
 fn gemini_answer(part: &Value) -> Value {

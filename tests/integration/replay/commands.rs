@@ -276,9 +276,8 @@ async fn unused_rules_and_tools_without_a_rule_are_reported() {
     );
 }
 
-#[test]
-fn a_decision_log_can_be_replayed_for_rules_on_names() {
-    let folder = tempfile::TempDir::new().unwrap();
+/// Lines of a decision log, one of which is damaged.
+fn decision_log() -> [String; 7] {
     let line = |line: Value| format!("{line}\n");
     let request = |id: &str, model: &str, round: u32| {
         line(serde_json::json!({
@@ -292,7 +291,7 @@ fn a_decision_log_can_be_replayed_for_rules_on_names() {
             "verdict": verdict, "time": "2026-11-22T00:00:00Z", "caller": { "name": "ci" },
         }))
     };
-    let log = [
+    [
         request("a", "m", 1),
         request("a", "m", 2),
         tool("a", "rm", "proceed"),
@@ -300,7 +299,13 @@ fn a_decision_log_can_be_replayed_for_rules_on_names() {
         request("b", "big", 1),
         tool("c", "cat", "deny"),
         "broken\n".to_owned(),
-    ];
+    ]
+}
+
+#[test]
+fn a_decision_log_can_be_replayed_for_rules_on_names() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let log = decision_log();
     // The first two lines are in a file that was rotated.
     let rotated = "decisions.jsonl.00000000000000000001";
     fs::write(folder.path().join(rotated), log[..2].concat()).unwrap();
