@@ -41,7 +41,7 @@ pub struct ReplayConfigs {
 
 /// A session of a recording.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct SessionKey {
+pub(super) struct RecordedSessionKey {
     caller: String,
     caller_key: String,
     id: String,
@@ -96,10 +96,10 @@ impl Replayer {
     pub(super) async fn compare(
         &self,
         call: &OrderedCall,
-        diverged: &mut HashSet<SessionKey>,
+        diverged: &mut HashSet<RecordedSessionKey>,
     ) -> Option<Comparison> {
         let session = call.exchange.session.as_ref();
-        let session = session.map(|session| SessionKey {
+        let session = session.map(|session| RecordedSessionKey {
             caller: call.exchange.caller.clone(),
             caller_key: call.exchange.caller_key.clone(),
             id: session.id.clone(),

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use super::{
     comparison::Comparison,
     gateway::ReplayedHooks,
-    replayer::{ReplayConfigs, Replayer, SessionKey},
+    replayer::{RecordedSessionKey, ReplayConfigs, Replayer},
     report::ReplayReport,
     session_order::{OrderedCall, SessionOrder},
 };
@@ -20,7 +20,7 @@ pub struct SerialReplay {
     replayer: Arc<Replayer>,
     order: SessionOrder,
     /// Callers and ids of sessions.
-    diverged: HashSet<SessionKey>,
+    diverged: HashSet<RecordedSessionKey>,
 }
 
 /// The report of a [`SerialReplay`], which another thread may read.

@@ -23,7 +23,7 @@ impl AddedContext {
         }
     }
 
-    /// Replaces the text.
+    /// Replaces the text, which stays tagged or not.
     pub fn set_text(&mut self, text: String) {
         match self {
             Self::Tagged(own) | Self::Raw(own) => *own = text,

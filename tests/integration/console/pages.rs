@@ -27,7 +27,7 @@ const PAGES: [(&str, &str); 10] = [
 ];
 
 #[tokio::test]
-async fn pages_say_that_the_trace_is_off() {
+async fn pages_have_a_notice_while_the_trace_is_off() {
     let upstream = Upstream::mock().await;
     for (config, is_off) in [("", false), ("trace: { exchanges: 0 }\n", true)] {
         let gateway = TestGateway::start(&upstream, config).await;
