@@ -259,11 +259,14 @@ async fn an_abandoned_answer_is_charged_for_its_text_whatever_it_has_counted() {
         let config = auth(&[("team-a", ", tokens_per_day: 100000")]) + &upstreams;
         let gate = TestGateway::start(&upstream, &config).await;
         let caller = agent(&gate, "team-a").sending("content-type", "application/json");
-        let messages = json!([{ "role": "user", "content": "hi" }]);
-        let body = json!({ "model": "m", "stream": true, "max_tokens": 999,
-            "messages": messages, "input": "hi" });
+        let body = match path {
+            "/v1/responses" => json!({ "model": "m", "stream": true, "input": "hi" }),
+            _ => json!({ "model": "m", "stream": true, "max_tokens": 999,
+                "messages": [{ "role": "user", "content": "hi" }] }),
+        };
 
         let mut answer = caller.open(path, body.to_string()).await;
+        assert_eq!(answer.status(), 200, "{path}");
         let mut text = String::new();
         while !text.contains(": last") {
             text += &next_chunk(&mut answer).await;

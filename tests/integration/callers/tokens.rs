@@ -408,7 +408,7 @@ async fn tokens_that_wait_for_keys_take_no_slots_of_other_callers() {
 
     assert_eq!(answer.status, 200, "{}", answer.text());
     for answer in waiting {
-        assert_refused(&answer.await.unwrap(), 401, "UNAUTHENTICATED");
+        assert_refused(&answer.await.unwrap(), 503, "ISSUER_UNAVAILABLE");
     }
 }
 

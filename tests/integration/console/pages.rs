@@ -221,7 +221,7 @@ async fn a_session_has_the_tools_and_tokens_of_its_kept_calls() {
             "hook_event_name": "BeforeTool", "session_id": "my-session", "tool_name": "shell",
             "tool_input": { "command": command },
         });
-        gateway.agent().report(&event, "?wait=1").await;
+        gateway.agent().report(&event, "wait=1").await;
     }
 
     let operator = gateway.operator();

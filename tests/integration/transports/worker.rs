@@ -266,8 +266,8 @@ async fn a_worker_that_cannot_run_is_restarted_with_backoff() {
         assert_eq!(fixture.call().await.status, 403);
     }
 
-    // 100 ms, 200 ms and 400 ms.
-    assert!(started.elapsed() >= Duration::from_millis(700));
+    // At least half of 100 ms, 200 ms and 400 ms.
+    assert!(started.elapsed() >= Duration::from_millis(350));
     fixture.assert_starts(4);
 }
 
