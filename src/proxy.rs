@@ -16,7 +16,7 @@
 //! during a call, `ModelRequest` is what goes upstream, `TurnState` is what the call has
 //! learned so far. A stage that can end the call returns
 //! [`ControlFlow`](std::ops::ControlFlow): it continues, or breaks with the reply for the agent.
-//! During a rollout [`route::assign`] first chooses the config of the request's session.
+//! During a rollout `route::assign` first chooses the config of the request's session.
 
 mod before_model;
 mod cache_owner;
