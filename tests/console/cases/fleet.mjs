@@ -24,8 +24,12 @@ export function fleetTests(suite) {
     const lagging = fleet.replicas.find((replica) => replica.is_lagging);
     for (const colorScheme of ["light", "dark"]) {
       await withWindow(browser, second, { user: "vera", colorScheme }, async (page, window) => {
-        await page.goto("/console/fleet");
         const row = page.locator("tbody tr").filter({ hasText: lagging.id });
+        // A Redis that is late once is stated on the page, until it is loaded again.
+        await waitUntil("the row of the lagging gateway", async () => {
+          await page.goto("/console/fleet");
+          return (await row.count()) === 1;
+        });
         assert.match(await row.innerText(), /lagging/);
         assert.equal(await row.getAttribute("class"), "bad");
         assert.match(await page.locator("main").innerText(), /1 of 2 replicas lag behind/);
