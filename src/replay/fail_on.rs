@@ -164,13 +164,18 @@ impl<'a> Parser<'a> {
         let Some((_, relation)) = RELATIONS.iter().find(|(text, _)| self.take(text)) else {
             return Err(self.error("expected `<`, `<=`, `>`, `>=`, `==` or `!=`"));
         };
+        Ok(FailOn::Compare(name, *relation, self.bound()?))
+    }
+
+    fn bound(&mut self) -> Result<Bound, FailOnError> {
         let number = self.number()?;
-        let bound = if self.take("%") {
-            Bound::Percent(number)
-        } else {
-            Bound::Number(number)
-        };
-        Ok(FailOn::Compare(name, *relation, bound))
+        if !self.take("%") {
+            return Ok(Bound::Number(number));
+        }
+        if number > 100.0 {
+            return Err(self.error("expected at most 100%"));
+        }
+        Ok(Bound::Percent(number))
     }
 
     fn name(&mut self) -> Result<Count, FailOnError> {
@@ -282,6 +287,7 @@ mod tests {
             "at 12: expected `&&`, `||` or the end"
         );
         assert_eq!(mistake("(edited > 3"), "at 12: expected `)`");
+        assert_eq!(mistake("edited > 101%"), "at 14: expected at most 100%");
         assert_eq!(mistake(&"(".repeat(99)), "at 18: too many parentheses");
     }
 }
