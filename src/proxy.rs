@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! route ─┬─ no hooks ──▶ passthrough
-//!        ├─ a cache ───▶ cached content
+//!        ├─ stored ────▶ owned content
 //!        └─ hooks ─────▶ read request ▶ session events ▶ ┌ BeforeModel ▶ BeforeToolSelection
 //!                                                        │      ▶ upstream ▶ response filter ┐
 //!                                                        └────────── ask again ◀─────────────┤

@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use regex::Regex;
 
-use crate::{LAYERS, source::all_sources};
+use crate::{
+    LAYERS,
+    source::{all_sources, files_of},
+};
 
 /// Files on one path from the proxy to the line that denies a tool call.
 const MAX_PATH_FILES: usize = 7;
@@ -59,6 +62,28 @@ fn the_paths_to_a_denied_tool_call_exist() {
     }
     assert_eq!(lists, 2, "one list for hooks and one for policies");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A path may begin at any folder.
+#[test]
+fn the_files_that_guides_name_exist() {
+    let folders = ["crates", "src", "tests"].map(Path::new);
+    let files = folders.iter().flat_map(|folder| files_of(folder, &["rs"]));
+    let files: Vec<String> = files.map(|file| format!("/{}", file.display())).collect();
+    let quoted = Regex::new(r"`([\w./-]+\.rs)`").unwrap();
+    let mut missing = Vec::new();
+    for page in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let text = fs::read_to_string(page).unwrap();
+        for quoted in quoted.captures_iter(&text) {
+            let end = format!("/{}", &quoted[1]);
+            let is_found = files.iter().any(|file| file.ends_with(&end));
+            // No file has this name, as the page states.
+            if !is_found && &quoted[1] != "mod.rs" {
+                missing.push(format!("{page} names {}", &quoted[1]));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
 #[test]
