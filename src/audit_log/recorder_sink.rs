@@ -18,7 +18,7 @@ use crate::{
     observe::{
         ModelReader, ResponseTail, TokenSum, UsageScanner,
         recorder::{
-            BodySide, CommitFuture, EventDecision, Exchange, ExchangeEvent, Sink, SinkNeed,
+            BodySide, CommitFuture, EventDecision, ExchangeEvent, ExchangeSummary, Sink, SinkNeed,
         },
     },
     timestamp::whole_milliseconds,
@@ -89,7 +89,7 @@ impl DecisionLogSink {
         }
     }
 
-    fn write_event(&self, exchange: &Exchange, decision: &EventDecision<'_>) {
+    fn write_event(&self, exchange: &ExchangeSummary, decision: &EventDecision<'_>) {
         if decision.runs.is_empty() && decision.origin == EventOrigin::ModelCall {
             return;
         }
@@ -106,7 +106,7 @@ impl DecisionLogSink {
     }
 
     /// Writes a call that a policy removed from a response as a `BeforeTool` event.
-    fn write_refused_call(&self, exchange: &Exchange, run: &HookRun, call: &RefusedCall) {
+    fn write_refused_call(&self, exchange: &ExchangeSummary, run: &HookRun, call: &RefusedCall) {
         let stats = RunStats::of_refused_call(run, call);
         let (event, origin) = (EventName::BeforeTool, EventOrigin::ModelCall);
         let record = stats.into_record(&self.audit, exchange, event, origin);
@@ -118,7 +118,7 @@ impl DecisionLogSink {
     }
 
     /// Writes the runs on the chunks so far as one event.
-    fn write_chunks(&mut self, exchange: &Exchange) {
+    fn write_chunks(&mut self, exchange: &ExchangeSummary) {
         let stats = std::mem::take(&mut self.stats);
         if !stats.is_empty() {
             let (event, origin) = (EventName::AfterModel, EventOrigin::ModelCall);
@@ -127,7 +127,7 @@ impl DecisionLogSink {
         }
     }
 
-    fn write_request(&mut self, exchange: &Exchange, sent: Option<BodyDigest>) {
+    fn write_request(&mut self, exchange: &ExchangeSummary, sent: Option<BodyDigest>) {
         self.has_request_record = true;
         self.audit
             .append(&AuditRecord::Request(Box::new(RequestRecord {
@@ -146,14 +146,14 @@ impl DecisionLogSink {
     }
 
     /// Writes what must be in the log before the agent receives a decision.
-    fn write_before_reply(&mut self, exchange: &Exchange) {
+    fn write_before_reply(&mut self, exchange: &ExchangeSummary) {
         self.write_chunks(exchange);
         if !self.has_request_record {
             self.write_request(exchange, None);
         }
     }
 
-    fn end_body(&mut self, exchange: &Exchange, side: BodySide) {
+    fn end_body(&mut self, exchange: &ExchangeSummary, side: BodySide) {
         match side {
             BodySide::Request => {
                 self.received = self.request_digester.take().map(BodyHasher::finish);
@@ -177,7 +177,7 @@ impl DecisionLogSink {
         }
     }
 
-    fn finish(&mut self, exchange: &Exchange) {
+    fn finish(&mut self, exchange: &ExchangeSummary) {
         let Some(mut rejected) = self.rejected.take() else {
             return;
         };
@@ -197,7 +197,7 @@ impl DecisionLogSink {
     }
 
     /// Returns the record of a call that has ended, with the digests of its bodies.
-    fn outcome(&mut self, exchange: &Exchange) -> OutcomeRecord {
+    fn outcome(&mut self, exchange: &ExchangeSummary) -> OutcomeRecord {
         OutcomeRecord {
             request: exchange.request_id.to_string(),
             session: short_name(&exchange.session_id),
@@ -227,13 +227,13 @@ impl DecisionLogSink {
 }
 
 /// Returns whether a response names its model before the content, as `model`.
-fn names_model_first(exchange: &Exchange) -> bool {
+fn names_model_first(exchange: &ExchangeSummary) -> bool {
     let dialects = ["anthropic", "openai_chat", "openai_responses"];
     dialects.contains(&exchange.dialect)
 }
 
 impl Sink for DecisionLogSink {
-    fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+    fn record(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         match event {
             ExchangeEvent::HookFinished { run, .. } => {
                 for call in &run.refused {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     event::{Action, EventName, EventOrigin, HookRun, HookStatus, RefusedCall},
-    observe::recorder::{EventDecision, Exchange},
+    observe::recorder::{EventDecision, ExchangeSummary},
 };
 
 /// Sums of policy and hook runs.
@@ -86,7 +86,7 @@ impl RunStats {
     pub(super) fn into_record(
         self,
         audit: &AuditLog,
-        exchange: &Exchange,
+        exchange: &ExchangeSummary,
         event: EventName,
         origin: EventOrigin,
     ) -> EventRecord {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{
     event::{Action, EventName, HookRun, RuleId},
     mutex::Mutex,
-    observe::recorder::{EventDecision, Exchange, ExchangeEvent, Sink, SinkNeed},
+    observe::recorder::{EventDecision, ExchangeEvent, ExchangeSummary, Sink, SinkNeed},
     timestamp::whole_milliseconds,
 };
 
@@ -131,7 +131,7 @@ impl HookTrace {
 }
 
 impl Sink for Arc<Tracer> {
-    fn record(&mut self, _exchange: &Exchange, event: &ExchangeEvent<'_>) {
+    fn record(&mut self, _exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         match event {
             ExchangeEvent::Planned {
                 event,

@@ -1,13 +1,13 @@
 //! Records what happens to one request and passes it to sinks.
 //!
-//! A [`Recorder`] is a handle on one request. Its clones share an [`Exchange`], the summary of
-//! the request so far, and a list of [`Sink`]s, such as metrics, log and decision log. Everything
+//! A [`Recorder`] is a handle on one request. Its clones share an [`ExchangeSummary`] of the
+//! request so far, and a list of [`Sink`]s, such as metrics, log and decision log. Everything
 //! that happens is one [`ExchangeEvent`]. To add a sink, implement [`Sink`] and add it in
 //! `state/recorders.rs`.
 
 mod asked_hooks;
 mod event;
-mod exchange;
+mod exchange_summary;
 mod header_summary;
 mod in_flight;
 mod log_sink;
@@ -24,7 +24,7 @@ pub use self::{
         BodyPart, BodySide, ChunkFacts, EventDecision, ExchangeAction, ExchangeEnd, ExchangeEvent,
         PlanSummary, PlannedRule,
     },
-    exchange::Exchange,
+    exchange_summary::ExchangeSummary,
     header_summary::HookSummary,
     in_flight::InFlightExchanges,
     log_sink::LogSink,
@@ -48,7 +48,7 @@ pub struct Recorder {
 
 #[derive(Debug)]
 struct RecorderState {
-    exchange: Exchange,
+    exchange: ExchangeSummary,
     sinks: Vec<Box<dyn Sink>>,
     headers: HeaderSummary,
     /// Cancelled once shutdown aborts requests; `None` if the end is not recorded.
@@ -60,7 +60,7 @@ impl Recorder {
     /// Records a request to the proxy, up to the end of its response. `aborted` is cancelled
     /// when shutdown aborts requests.
     pub fn for_exchange(
-        exchange: Exchange,
+        exchange: ExchangeSummary,
         sinks: Vec<Box<dyn Sink>>,
         aborted: CancellationToken,
     ) -> Self {
@@ -68,12 +68,12 @@ impl Recorder {
     }
 
     /// Records a single hook event.
-    pub fn for_event(exchange: Exchange, sinks: Vec<Box<dyn Sink>>) -> Self {
+    pub fn for_event(exchange: ExchangeSummary, sinks: Vec<Box<dyn Sink>>) -> Self {
         Self::new(exchange, sinks, None)
     }
 
     fn new(
-        exchange: Exchange,
+        exchange: ExchangeSummary,
         sinks: Vec<Box<dyn Sink>>,
         aborted: Option<CancellationToken>,
     ) -> Self {
@@ -162,7 +162,7 @@ impl RecorderState {
 }
 
 impl InFlightExchange for Mutex<RecorderState> {
-    fn read(&self, reader: &mut dyn FnMut(&Exchange)) {
+    fn read(&self, reader: &mut dyn FnMut(&ExchangeSummary)) {
         reader(&self.lock().exchange);
     }
 }
@@ -190,7 +190,7 @@ mod tests {
     struct FinishedActions(Arc<Mutex<Vec<&'static str>>>);
 
     impl Sink for FinishedActions {
-        fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+        fn record(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
             if matches!(event, ExchangeEvent::Finished) {
                 self.0.lock().push(exchange.action.as_str());
             }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     fn recorder(sinks: Vec<Box<dyn Sink>>) -> Recorder {
-        let exchange = Exchange::new("id".into(), Caller::default());
+        let exchange = ExchangeSummary::new("id".into(), Caller::default());
         Recorder::for_exchange(exchange, sinks, CancellationToken::new())
     }
 

@@ -20,7 +20,7 @@ use crate::{
         HookOutput, HookRun, Verdict, mcp_context, merge_outputs,
     },
     hook::{ConditionSubject, Engine, EventScope, Guard, run_hooks},
-    observe::recorder::{Exchange, Recorder},
+    observe::recorder::{ExchangeSummary, Recorder},
     policy::{ChunkPosition, InspectionPass, PolicyRequest},
 };
 
@@ -61,7 +61,7 @@ impl CaseRunner<'_> {
         let context = self.context(sender, input);
         let mut run = CaseRun {
             runner: self,
-            recorder: Recorder::for_event(Exchange::from_context(&context), Vec::new()),
+            recorder: Recorder::for_event(ExchangeSummary::from_context(&context), Vec::new()),
             context,
             stages: Vec::new(),
         };

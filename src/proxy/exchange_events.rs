@@ -12,7 +12,7 @@ use crate::{
     middleware::{Authenticated, ListenerKind, OnBodyEnd, RejectedRequest, RequestId},
     observe::{
         UsageScanner,
-        recorder::{BodySide, Exchange, ExchangeEvent, Recorder, SinkNeed},
+        recorder::{BodySide, ExchangeEvent, ExchangeSummary, Recorder, SinkNeed},
     },
     state::App,
     upstream::UpstreamResponse,
@@ -24,19 +24,19 @@ const HOOKS_HEADER: HeaderName = HeaderName::from_static("x-hookgate-hooks");
 const SYSTEM_MESSAGE_HEADER: HeaderName = HeaderName::from_static("x-hookgate-system-message");
 
 /// The summary of a request that has just arrived.
-pub(super) fn exchange(authenticated: &Authenticated, request: &Request) -> Exchange {
+pub(super) fn exchange(authenticated: &Authenticated, request: &Request) -> ExchangeSummary {
     let caller = Caller {
         name: authenticated.identity.name.to_string(),
         ..Caller::default()
     };
-    Exchange::new(RequestId::from_extensions(request.extensions()), caller)
+    ExchangeSummary::new(RequestId::from_extensions(request.extensions()), caller)
 }
 
 /// Starts to record a request.
 pub(super) fn start(
     app: &App,
     authenticated: &Authenticated,
-    exchange: Exchange,
+    exchange: ExchangeSummary,
     head: &Parts,
 ) -> Recorder {
     let Authenticated { identity, snapshot } = authenticated;

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     event::{Action, Caller, EventName, EventOrigin, HookOutput, HookRun},
     observe::{
-        recorder::{BodySide, EventDecision, Exchange, ExchangeEvent, Sink, SinkNeed},
+        recorder::{BodySide, EventDecision, ExchangeEvent, ExchangeSummary, Sink, SinkNeed},
         truncated,
     },
     timestamp::whole_milliseconds,
@@ -70,7 +70,11 @@ impl RecordingSink {
     /// Decides whether the exchange is recorded, unless that is decided. `session` is how its
     /// session was found. Also a call that is not recorded has its place in the session, so that
     /// the gap can be seen.
-    fn decide(&mut self, exchange: &Exchange, session: Option<(&'static str, &'static str)>) {
+    fn decide(
+        &mut self,
+        exchange: &ExchangeSummary,
+        session: Option<(&'static str, &'static str)>,
+    ) {
         if self.is_sampled.is_some() {
             return;
         }
@@ -93,7 +97,7 @@ impl RecordingSink {
         }
     }
 
-    fn add_event(&mut self, exchange: &Exchange, decision: &EventDecision<'_>) {
+    fn add_event(&mut self, exchange: &ExchangeSummary, decision: &EventDecision<'_>) {
         if self.raw.is_none() {
             return;
         }
@@ -123,7 +127,7 @@ impl RecordingSink {
     }
 
     /// Records what happens between the gateway and the model API.
-    fn record_upstream(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+    fn record_upstream(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         let ms = milliseconds(exchange);
         match event {
             ExchangeEvent::Sending { target, body } => {
@@ -166,7 +170,7 @@ impl RecordingSink {
     }
 
     /// Records what happens between the agent and the gateway.
-    fn record_agent(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+    fn record_agent(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         let ms = milliseconds(exchange);
         match event {
             ExchangeEvent::BodyPiece(side, piece) => {
@@ -199,7 +203,7 @@ impl RecordingSink {
         }
     }
 
-    fn finish(&mut self, exchange: &Exchange) {
+    fn finish(&mut self, exchange: &ExchangeSummary) {
         self.decide(exchange, None);
         let Some(mut raw) = self.raw.take() else {
             if self.is_sampled == Some(true) {
@@ -232,7 +236,7 @@ impl RecordingSink {
 }
 
 impl Sink for RecordingSink {
-    fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+    fn record(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         match event {
             ExchangeEvent::SessionFound {
                 match_kind, source, ..
@@ -286,7 +290,7 @@ fn caller_key(caller: &Caller) -> &str {
 }
 
 /// Returns the end of an exchange in the form of a recording, without denied tool calls.
-pub fn recorded_outcome(exchange: &Exchange) -> RecordedOutcome {
+pub fn recorded_outcome(exchange: &ExchangeSummary) -> RecordedOutcome {
     RecordedOutcome {
         action: exchange.action.as_str().to_owned(),
         error: exchange.error.map(str::to_owned),
@@ -331,6 +335,6 @@ fn has_effect(run: &HookRun) -> bool {
     !run.input.is_empty() || run.edited || !run.refused.is_empty() || run.has_output()
 }
 
-fn milliseconds(exchange: &Exchange) -> u64 {
+fn milliseconds(exchange: &ExchangeSummary) -> u64 {
     u64::from(exchange.micros_now()) / 1000
 }

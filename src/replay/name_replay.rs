@@ -22,7 +22,7 @@ use crate::{
     event::{Action, BeforeTool, Caller, Context, EventName, EventOrigin, HookRun},
     hook::{ConditionSubject, Engine, EventScope},
     model::LlmRequest,
-    observe::recorder::{Exchange, Recorder},
+    observe::recorder::{ExchangeSummary, Recorder},
     policy::{InspectionPass, PolicyRequest},
     recording::{RecordedExchange, RecordedSession},
     timestamp::whole_milliseconds,
@@ -255,7 +255,7 @@ fn comparison(event: EventName, subject: &str, was_denied: bool, runs: &[HookRun
 }
 
 fn model_runs(engine: &Engine, context: &Context, model: &str) -> Vec<HookRun> {
-    let recorder = Recorder::for_event(Exchange::from_context(context), Vec::new());
+    let recorder = Recorder::for_event(ExchangeSummary::from_context(context), Vec::new());
     let scope = EventScope::new(context, &recorder);
     let request = LlmRequest {
         model: model.to_owned(),
@@ -275,7 +275,7 @@ fn model_runs(engine: &Engine, context: &Context, model: &str) -> Vec<HookRun> {
 }
 
 async fn tool_runs(engine: &Engine, context: &Context, tool: &str) -> Vec<HookRun> {
-    let recorder = Recorder::for_event(Exchange::from_context(context), Vec::new());
+    let recorder = Recorder::for_event(ExchangeSummary::from_context(context), Vec::new());
     let scope = EventScope::new(context, &recorder);
     let event = BeforeTool {
         tool_name: tool.to_owned(),

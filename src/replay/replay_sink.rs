@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, mem, sync::Arc};
 use crate::{
     event::{EventName, HookRun},
     mutex::Mutex,
-    observe::recorder::{EventDecision, Exchange, ExchangeEvent, Sink},
+    observe::recorder::{EventDecision, ExchangeEvent, ExchangeSummary, Sink},
     recording::{
         RecordedEvent, RecordedOutcome, RecordedRun, RuleDefinition, recorded_outcome, recorded_run,
     },
@@ -51,7 +51,7 @@ impl ReplaySink {
 }
 
 impl Sink for ReplaySink {
-    fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+    fn record(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         let mut call = self.0.lock();
         match event {
             ExchangeEvent::HookFinished { event, run } => {

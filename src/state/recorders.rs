@@ -10,7 +10,7 @@ use crate::{
     audit_log::{DecisionLogSink, RejectionRecord},
     event::Context,
     observe::{
-        recorder::{Exchange, LogSink, MetricsSink, Recorder, Sink},
+        recorder::{ExchangeSummary, LogSink, MetricsSink, Recorder, Sink},
         trace::RecordKind,
     },
 };
@@ -20,7 +20,7 @@ impl Snapshot {
     /// decision log record if it is rejected.
     pub fn exchange_recorder(
         &self,
-        exchange: Exchange,
+        exchange: ExchangeSummary,
         head: &Parts,
         rejected: impl FnOnce() -> RejectionRecord,
         aborted: CancellationToken,
@@ -44,7 +44,7 @@ impl Snapshot {
     pub fn event_recorder(&self, context: &Context) -> Recorder {
         let log = self.audit.clone().map(DecisionLogSink::for_event);
         let sinks = self.sinks(log, self.trace.sink(RecordKind::Event));
-        Recorder::for_event(Exchange::from_context(context), sinks)
+        Recorder::for_event(ExchangeSummary::from_context(context), sinks)
     }
 
     fn sinks(

@@ -14,7 +14,7 @@ use crate::{
     event::{Action, EventOrigin, HookStatus},
     observe::{
         Metrics,
-        recorder::{Exchange, ExchangeAction, ExchangeEvent, Sink},
+        recorder::{ExchangeAction, ExchangeEvent, ExchangeSummary, Sink},
     },
 };
 
@@ -106,7 +106,7 @@ impl RolloutReporter {
 }
 
 impl Sink for RolloutSink {
-    fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+    fn record(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         match event {
             ExchangeEvent::MethodResolved(method) => {
                 self.is_call = method.operation.sends_content();

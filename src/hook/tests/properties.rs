@@ -28,7 +28,7 @@ use crate::{
         tool_matcher::ToolMatcher,
     },
     model::ToolConfig,
-    observe::recorder::{Exchange, Recorder},
+    observe::recorder::{ExchangeSummary, Recorder},
     protocol::{self, ProcessExit, ProcessOutput, ToolFamily},
     transport::{HookCall, ProcessSlots, Transport, TransportDeps, TransportError},
 };
@@ -279,7 +279,7 @@ impl EventVisitor for EventRun<'_> {
         }))
         .unwrap();
         let context = Context::default();
-        let recorder = Recorder::for_event(Exchange::from_context(&context), Vec::new());
+        let recorder = Recorder::for_event(ExchangeSummary::from_context(&context), Vec::new());
         let scope = EventScope::new(&context, &recorder);
         let outcome = self.engine.fire(scope, event, EventOrigin::Reported);
         let outcome = self.runtime.block_on(outcome);

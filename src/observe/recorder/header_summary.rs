@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::{event::ExchangeEvent, exchange::Exchange};
+use super::{event::ExchangeEvent, exchange_summary::ExchangeSummary};
 use crate::event::HookRun;
 
 /// Characters that headers contain unescaped.
@@ -68,7 +68,7 @@ impl HeaderSummary {
     }
 
     /// Takes what was collected. Events after that are ignored.
-    pub(super) fn take(&mut self, exchange: &Exchange) -> HookSummary {
+    pub(super) fn take(&mut self, exchange: &ExchangeSummary) -> HookSummary {
         self.is_taken = true;
         let message = std::mem::take(&mut self.messages).join("\n");
         let mut summary = HookSummary {

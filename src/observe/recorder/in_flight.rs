@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, MutexGuard, Weak},
 };
 
-use super::exchange::Exchange;
+use super::exchange_summary::ExchangeSummary;
 use crate::mutex::Mutex;
 
 /// Requests in flight. Each is read where it is recorded, so nothing is copied for a list that
@@ -25,7 +25,7 @@ struct InFlightTable {
 /// A request that is being recorded.
 pub(super) trait InFlightExchange: fmt::Debug + Send + Sync {
     /// Reads the summary so far.
-    fn read(&self, reader: &mut dyn FnMut(&Exchange));
+    fn read(&self, reader: &mut dyn FnMut(&ExchangeSummary));
 }
 
 /// Place of a request in [`InFlightExchanges`], which ends with it.
@@ -49,7 +49,7 @@ impl InFlightExchanges {
     }
 
     /// Calls `reader` with the requests in flight, the oldest first, until it returns `false`.
-    pub fn read(&self, mut reader: impl FnMut(&Exchange) -> bool) {
+    pub fn read(&self, mut reader: impl FnMut(&ExchangeSummary) -> bool) {
         let (mut from, mut continues) = (0, true);
         while continues {
             // The table is not locked while a request is read: the last one who has it ends it.

@@ -1,6 +1,6 @@
 //! Log lines of requests.
 
-use super::{event::ExchangeEvent, exchange::Exchange, sink::Sink};
+use super::{event::ExchangeEvent, exchange_summary::ExchangeSummary, sink::Sink};
 use crate::{
     event::{Diagnostic, DiagnosticCode, EventName, HookRun, HookStatus},
     timestamp::whole_milliseconds,
@@ -11,7 +11,7 @@ use crate::{
 pub struct LogSink;
 
 impl Sink for LogSink {
-    fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+    fn record(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         let request_id = &*exchange.request_id;
         match event {
             ExchangeEvent::HookFinished { event, run } => {
@@ -67,7 +67,7 @@ impl Sink for LogSink {
     }
 }
 
-fn log_exchange(exchange: &Exchange) {
+fn log_exchange(exchange: &ExchangeSummary) {
     tracing::info!(
         request.id = &*exchange.request_id,
         session.id = exchange.session_id,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{event::ExchangeEvent, exchange::Exchange, sink::Sink};
+use super::{event::ExchangeEvent, exchange_summary::ExchangeSummary, sink::Sink};
 use crate::{
     event::{Action, EventName, HookStatus},
     observe::metrics::Metrics,
@@ -13,7 +13,7 @@ use crate::{
 pub struct MetricsSink(pub Arc<Metrics>);
 
 impl Sink for MetricsSink {
-    fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+    fn record(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         let metrics = &self.0;
         match event {
             ExchangeEvent::HookFinished { event, run } => {

@@ -5,7 +5,7 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 use thiserror::Error;
 
-use super::{event::ExchangeEvent, exchange::Exchange};
+use super::{event::ExchangeEvent, exchange_summary::ExchangeSummary};
 
 /// Resolves when a durable sink has stored all events so far.
 pub type CommitFuture = BoxFuture<'static, Result<(), Unavailable>>;
@@ -35,7 +35,7 @@ pub enum SinkNeed {
 /// Receives the events of one request, in order. Called with a lock held, so it must not block.
 pub trait Sink: fmt::Debug + Send {
     /// Receives an event. `exchange` includes it.
-    fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>);
+    fn record(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>);
 
     /// Returns a future that waits until all events so far are stored; `None` if the sink is not
     /// durable.

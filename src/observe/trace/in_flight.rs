@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::{
     observe::{
-        recorder::{Exchange, InFlightExchanges, PendingEvent},
+        recorder::{ExchangeSummary, InFlightExchanges, PendingEvent},
         trace::filter::TraceFilter,
     },
     timestamp::{now_ms, rfc3339_ms},
@@ -98,7 +98,7 @@ impl InFlightCalls {
 }
 
 impl InFlightCall {
-    fn new(exchange: &Exchange, started_ms: u64) -> Self {
+    fn new(exchange: &ExchangeSummary, started_ms: u64) -> Self {
         Self {
             id: exchange.request_id.to_string(),
             time: rfc3339_ms(started_ms),
@@ -130,7 +130,7 @@ impl From<PendingEvent<'_>> for InFlightHooks {
     }
 }
 
-fn matches(filter: &TraceFilter, exchange: &Exchange, started_ms: u64) -> bool {
+fn matches(filter: &TraceFilter, exchange: &ExchangeSummary, started_ms: u64) -> bool {
     filter.conditions().all(|(key, value)| match key {
         "caller" => {
             let caller = &exchange.caller;

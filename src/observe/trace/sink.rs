@@ -16,8 +16,8 @@ use crate::{
     observe::{
         TokenSum,
         recorder::{
-            BodyPart, EventDecision, Exchange, ExchangeEnd, ExchangeEvent, InFlightExchanges, Sink,
-            SinkNeed,
+            BodyPart, EventDecision, ExchangeEnd, ExchangeEvent, ExchangeSummary,
+            InFlightExchanges, Sink, SinkNeed,
         },
         trace::{
             record::{
@@ -154,7 +154,7 @@ impl TraceSink {
         }))
     }
 
-    fn decided(&mut self, exchange: &Exchange, decision: &EventDecision<'_>) {
+    fn decided(&mut self, exchange: &ExchangeSummary, decision: &EventDecision<'_>) {
         self.event.get_or_insert(decision.event);
         let skipped = decision.plan.map_or(&[][..], |plan| plan.skipped);
         self.count_skipped(skipped);
@@ -173,7 +173,7 @@ impl TraceSink {
         }
     }
 
-    fn finish(&mut self, exchange: &Exchange) {
+    fn finish(&mut self, exchange: &ExchangeSummary) {
         let elapsed = match self.kind {
             RecordKind::Call => exchange.elapsed,
             RecordKind::Event => Duration::from_micros(exchange.micros_now().into()),
@@ -227,7 +227,7 @@ impl TraceSink {
     }
 
     /// Records the events of the request.
-    fn record_request(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+    fn record_request(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         match event {
             ExchangeEvent::UpstreamAnswered { status } => {
                 if let Some(call) = &mut self.call {
@@ -251,7 +251,7 @@ impl TraceSink {
     }
 
     /// Begins a round with the first attempt to send its request, and records the address.
-    fn attempt(&mut self, exchange: &Exchange, target: &'static str) {
+    fn attempt(&mut self, exchange: &ExchangeSummary, target: &'static str) {
         if let Some(request) = self.waiting.take() {
             self.rounds += 1;
             self.tokens.end_round();
@@ -275,7 +275,7 @@ impl TraceSink {
 }
 
 impl Sink for TraceSink {
-    fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+    fn record(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         match event {
             ExchangeEvent::SessionFound {
                 match_kind, source, ..

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     event::{Action, EventName, EventOrigin, HookRun, HookStatus, RuleId, SkipReason},
     observe::{
-        recorder::{EventDecision, Exchange, ExchangeEvent},
+        recorder::{EventDecision, ExchangeEvent, ExchangeSummary},
         trace::{
             record::{
                 RecordKind,
@@ -29,7 +29,7 @@ impl TraceSink {
     /// Reads a decided event.
     pub(super) fn read_event(
         &self,
-        exchange: &Exchange,
+        exchange: &ExchangeSummary,
         decision: &EventDecision<'_>,
     ) -> TracedEvent {
         let runs = decision.runs.iter().map(|run| TracedRun {
@@ -62,7 +62,7 @@ impl TraceSink {
 
     /// Records the plan of an event that no decision follows: nothing runs, or the chunks of a
     /// response follow.
-    pub(super) fn record_plan(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+    pub(super) fn record_plan(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         let ExchangeEvent::Planned {
             event,
             plan,
@@ -154,7 +154,7 @@ impl TraceSink {
     }
 
     /// Counts a run, and the calls that a policy removed.
-    pub(super) fn count_run(&self, exchange: &Exchange, event: EventName, run: &HookRun) {
+    pub(super) fn count_run(&self, exchange: &ExchangeSummary, event: EventName, run: &HookRun) {
         let Some(rule) = self.rule(run.rule) else {
             return;
         };
@@ -192,7 +192,7 @@ impl TraceSink {
     }
 
     /// Adds each denial of an enforcing rule to the table of denials.
-    pub(super) fn record_denials(&self, exchange: &Exchange, decision: &EventDecision<'_>) {
+    pub(super) fn record_denials(&self, exchange: &ExchangeSummary, decision: &EventDecision<'_>) {
         let denies = |run: &&HookRun| {
             matches!(run.action, Action::Ask | Action::Deny | Action::Stop) && run.is_enforced()
         };

@@ -3,7 +3,7 @@
 use crate::{
     event::{EventName, HookRun},
     observe::{
-        recorder::{ChunkFacts, EventDecision, Exchange, ExchangeEvent},
+        recorder::{ChunkFacts, EventDecision, ExchangeEvent, ExchangeSummary},
         trace::{
             record::{
                 CallDetail,
@@ -22,7 +22,7 @@ const MAX_LISTED_TOOLS: usize = 16;
 
 impl TraceSink {
     /// Records runs of policies and hooks on the chunks of a response.
-    pub(super) fn record_runs(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+    pub(super) fn record_runs(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         match event {
             ExchangeEvent::ChunkDecided(decision) => self.chunk_decided(exchange, decision),
             ExchangeEvent::ChunkInspected(runs) => {
@@ -48,7 +48,7 @@ impl TraceSink {
     }
 
     /// Records chunks, edits and the ends of rounds.
-    pub(super) fn record_answer(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+    pub(super) fn record_answer(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         match event {
             ExchangeEvent::ChunkFiltered(facts) => self.add_chunk(exchange, *facts),
             ExchangeEvent::ToolCallDenied { tool } => {
@@ -76,7 +76,7 @@ impl TraceSink {
         }
     }
 
-    fn add_chunk(&mut self, exchange: &Exchange, facts: ChunkFacts) {
+    fn add_chunk(&mut self, exchange: &ExchangeSummary, facts: ChunkFacts) {
         let now_us = exchange.micros_now();
         let chunk = ChunkSpan {
             from_us: now_us,
@@ -127,7 +127,7 @@ impl TraceSink {
         }
     }
 
-    fn chunk_decided(&mut self, exchange: &Exchange, decision: &EventDecision<'_>) {
+    fn chunk_decided(&mut self, exchange: &ExchangeSummary, decision: &EventDecision<'_>) {
         self.record_denials(exchange, decision);
         let runs = decision.runs.iter();
         let runs: Vec<_> = runs

@@ -12,7 +12,7 @@ use crate::{
     },
     observe::{
         recorder::{
-            BodyPart, ChunkFacts, EventDecision, Exchange, ExchangeEvent, PlanSummary, Sink,
+            BodyPart, ChunkFacts, EventDecision, ExchangeEvent, ExchangeSummary, PlanSummary, Sink,
         },
         trace::{record::RecordKind, rule::RulePosition, sink::TraceSink},
     },
@@ -47,12 +47,12 @@ fn rule(name: &str, line: u64) -> RuleIdentity {
     }
 }
 
-fn exchange(id: &str, caller: &str) -> Exchange {
+fn exchange(id: &str, caller: &str) -> ExchangeSummary {
     let caller = Caller {
         name: caller.to_owned(),
         ..Caller::default()
     };
-    Exchange::new(id.into(), caller)
+    ExchangeSummary::new(id.into(), caller)
 }
 
 fn run(decision: HookOutput) -> HookRun {
@@ -77,7 +77,7 @@ fn run(decision: HookOutput) -> HookRun {
     }
 }
 
-fn decided(sink: &mut TraceSink, exchange: &Exchange, output: HookOutput, tool: &str) {
+fn decided(sink: &mut TraceSink, exchange: &ExchangeSummary, output: HookOutput, tool: &str) {
     let run = run(output);
     sink.record(
         exchange,
@@ -468,7 +468,7 @@ fn a_record_with_very_many_events_is_bounded() {
         RecordKind::Event,
     )
     .unwrap();
-    let exchange = Exchange::from_context(&Context::default());
+    let exchange = ExchangeSummary::from_context(&Context::default());
     for _ in 0..5000 {
         decided(&mut sink, &exchange, HookOutput::default(), "shell");
     }

@@ -16,7 +16,7 @@ use crate::{
 
 /// The summary of one request so far.
 #[derive(Debug)]
-pub struct Exchange {
+pub struct ExchangeSummary {
     /// The id in `x-hookgate-request-id`.
     pub request_id: Arc<str>,
     /// The caller: its name, and the rest once the call is accepted.
@@ -54,7 +54,7 @@ pub struct Exchange {
     started: Instant,
 }
 
-impl Exchange {
+impl ExchangeSummary {
     /// The summary of a request that has just arrived.
     pub fn new(request_id: Arc<str>, caller: Caller) -> Self {
         Self {
