@@ -6,12 +6,11 @@ use std::{
 };
 
 use serde::Serialize;
-use url::form_urlencoded;
 use utoipa::ToSchema;
 
 use crate::{
     event::EventName,
-    observe::trace::{CallRecord, TraceFilter},
+    observe::trace::CallRecord,
     session::{ItemNote, SessionKey, SessionState},
     state::App,
     timestamp::rfc3339_ms,
@@ -140,7 +139,7 @@ impl SessionInfo {
 
 impl SessionDetails {
     fn new(app: &App, key: &SessionKey, state: &SessionState) -> Self {
-        let kept = app.resources.trace.matching(&calls_of(key));
+        let kept = app.resources.trace.matching(|record| is_of(record, key));
         // A note is stored for its item's prefix and for the item's own fingerprint.
         let mut notes: Vec<&ItemNote> = state.notes.values().collect();
         notes.sort();
@@ -173,9 +172,9 @@ impl KeptCalls {
                 *denied += usize::from(record.denies_tool(tool));
             }
             if let Some(tokens) = record.tokens {
-                kept.prompt_tokens += tokens.prompt;
-                kept.cached_tokens += tokens.cached;
-                kept.total_tokens += tokens.total;
+                kept.prompt_tokens = kept.prompt_tokens.saturating_add(tokens.prompt);
+                kept.cached_tokens = kept.cached_tokens.saturating_add(tokens.cached);
+                kept.total_tokens = kept.total_tokens.saturating_add(tokens.total);
             }
         }
         let tools = tools.into_iter();
@@ -190,13 +189,11 @@ impl KeptCalls {
     }
 }
 
-/// Returns the filter of a session's calls.
-fn calls_of(key: &SessionKey) -> TraceFilter {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    query.append_pair("session", &key.id);
-    query.append_pair("caller", &key.caller);
-    // Any text is a value of these two conditions.
-    TraceFilter::from_query(&query.finish(), &[]).unwrap_or_default()
+/// Returns whether a record is of a session. It has the begin of the caller's key.
+fn is_of(record: &CallRecord, key: &SessionKey) -> bool {
+    *record.session == *key.id
+        && key.caller.starts_with(&*record.caller_key)
+        && key.caller.is_empty() == record.caller_key.is_empty()
 }
 
 /// Returns the name of the caller with a key; empty if it is unknown.

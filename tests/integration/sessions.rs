@@ -115,6 +115,22 @@ async fn sessions_of_one_name_are_separate_for_each_caller() {
 }
 
 #[tokio::test]
+async fn a_session_of_a_caller_without_a_credential_has_its_own_calls_only() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, &denying_config()).await;
+    let unnamed = gate.agent().sending("x-hookgate-session", "s");
+    let named = unnamed.clone().sending("x-goog-api-key", "k");
+    for agent in [&named, &named, &unnamed] {
+        session_id(agent, &prompt("hi")).await;
+    }
+
+    let details = gate.operator().get("/sessions/s?caller=").await.json();
+
+    assert_eq!(details["caller"], "");
+    assert_eq!(details["kept"]["records"], 1, "{details}");
+}
+
+#[tokio::test]
 async fn an_unknown_session_and_an_invalid_query_are_errors() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, "").await;

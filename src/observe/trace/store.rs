@@ -175,10 +175,10 @@ impl TraceStore {
         }
     }
 
-    /// Returns all records that match, oldest first.
-    pub fn matching(&self, filter: &TraceFilter) -> Vec<Arc<CallRecord>> {
+    /// Returns all records for which `matches` is true, oldest first.
+    pub fn matching(&self, matches: impl Fn(&CallRecord) -> bool) -> Vec<Arc<CallRecord>> {
         let records = self.ring.after(0);
-        records.filter(|record| filter.matches(record)).collect()
+        records.filter(|record| matches(record)).collect()
     }
 
     /// Returns the record of a request.
