@@ -215,8 +215,13 @@ impl Translator<'_> {
     /// server that misses one may refuse every event, which a hook that fails open lets pass.
     fn translate_headers(&mut self, hook: &mut Map<String, Value>, pointer: &str) {
         let allowed = hook.shift_remove("allowedEnvVars").unwrap_or_default();
-        let Some(Value::Object(headers)) = hook.shift_remove("headers") else {
-            return;
+        let headers = match hook.shift_remove("headers") {
+            None | Some(Value::Null) => return,
+            Some(Value::Object(headers)) => headers,
+            Some(_) => {
+                let message = "expected an object of names and values";
+                return self.report(&format!("{pointer}/headers"), message.to_owned());
+            }
         };
         for (name, value) in &headers {
             let token = value.as_str().and_then(token_variable);
@@ -453,6 +458,8 @@ mod tests {
                 "{problem}"
             );
         }
+        let (_, problems) = hook(r#"["Authorization: Bearer $TOKEN"]"#);
+        assert!(problems[0].contains("expected an object"), "{problems:?}");
     }
 
     #[test]
