@@ -156,8 +156,9 @@ impl Transcripts {
         Some((path, log.lock_owned().await))
     }
 
-    /// Appends lines to a file, and unlocks its log. If that fails, the file lacks records of the
-    /// log, so both are removed. Dropping the future does not interrupt this.
+    /// Appends lines to the file of a session that has not ended, and unlocks its log. If that
+    /// fails, the file lacks records of the log, so both are removed. Dropping the future does not
+    /// interrupt this.
     async fn write(
         &self,
         key: &SessionKey,
@@ -170,16 +171,19 @@ impl Transcripts {
         };
         let (open, key) = (Arc::clone(&self.open), key.clone());
         let write = move || {
-            if let Err(error) = append(&path, &lines) {
-                log_failure(&error);
+            let is_this =
+                |open: &OpenTranscript| Arc::ptr_eq(&open.log, OwnedMutexGuard::mutex(&log));
+            // The session may have ended meanwhile, and another one have a file of the same name.
+            if open.lock().peek(&key).is_some_and(is_this)
+                && let Err(error) = append(&path, &lines)
+            {
                 let mut transcripts = open.lock();
-                let failed = OwnedMutexGuard::mutex(&log);
-                let is_failed = |open: &OpenTranscript| Arc::ptr_eq(&open.log, failed);
-                if transcripts.peek(&key).is_some_and(is_failed) {
+                if transcripts.peek(&key).is_some_and(is_this) {
                     transcripts.pop(&key);
+                    drop(transcripts);
+                    log_failure(&error);
+                    remove(&path);
                 }
-                drop(transcripts);
-                remove(&path);
             }
             io::Result::Ok(())
         };
