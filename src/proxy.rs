@@ -58,7 +58,7 @@ use self::{
     turn_state::TurnState,
 };
 use crate::{
-    dialect::{AllowedFunctions, Call, Operation},
+    dialect::{Call, Operation},
     error::ApiError,
     middleware::{AuditRecorded, Authenticated},
     observe::recorder::{BodySide, ExchangeEvent},
@@ -171,8 +171,8 @@ async fn run_stages(
         let filter = ResponseFilter::new(turn, request)?;
         let is_required = filter.as_ref().is_some_and(|filter| filter.is_required);
         turn.steps.record_request(request);
-        let is_plain = is_required || output.is_announced();
-        let sent = upstream_call::send_hooked(turn, request, is_plain);
+        let may_be_filtered = is_required || output.is_announced();
+        let sent = upstream_call::send_hooked(turn, request, may_be_filtered);
         let answer = Box::pin(sent).await?;
         let status = answer.status.as_u16();
         context.record(&ExchangeEvent::UpstreamAnswered { status });
@@ -193,7 +193,6 @@ async fn run_stages(
             Continue(document) => {
                 request.document = document;
                 request.call = call;
-                turn.allowed = AllowedFunctions::All;
             }
         }
     }

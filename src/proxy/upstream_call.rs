@@ -27,10 +27,10 @@ use crate::{
 pub(super) async fn send_hooked(
     turn: &TurnState<'_>,
     request: &mut ModelRequest,
-    is_filtered: bool,
+    may_be_filtered: bool,
 ) -> Result<UpstreamResponse, ApiError> {
     let context = turn.context;
-    if let (true, Operation::Stream(framing)) = (is_filtered, &mut request.call.operation) {
+    if let (true, Operation::Stream(framing)) = (may_be_filtered, &mut request.call.operation) {
         // Events arrive one by one; an array would have to be read whole.
         *framing = Framing::Sse;
     }

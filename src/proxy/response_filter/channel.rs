@@ -12,7 +12,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::{error::ApiError, mutex::Mutex, proxy::reply::Reply};
 
-/// A hooked call in progress. Returns the reply, or the rest of it if a part is streamed already.
+/// A hooked call in progress. Returns the reply, or that it is streamed.
 pub type Pipeline = Pin<Box<dyn Future<Output = Result<Reply, ApiError>> + Send>>;
 
 /// The head and the next chunk of a stream. Clones are ends of the same channel.

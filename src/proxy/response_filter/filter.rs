@@ -85,6 +85,7 @@ impl<'a> ResponseFilter<'a> {
         let scope = turn.scope();
         let (event, subject) = (EventName::AfterModel, request.subject());
         let upper_plan = engine.plan_upper_hooks(&mut plan, event, scope, subject);
+        let upper_plan = upper_plan.filter(|upper| !upper.hooks.is_empty());
         let mut llm_request = CachedRequest::default();
         if !plan.hooks.is_empty() {
             // Streams may be long, so the form that hooks receive holds no media.
@@ -191,6 +192,7 @@ impl<'a> ResponseFilter<'a> {
         if !chunk.has_content() {
             self.finish_edits.write(&mut chunk)?;
         } else if !self.plan.hooks.is_empty() {
+            self.context.record(&ExchangeEvent::ChunkToHooks);
             // Boxed, because most chunks run no hooks and futures are moved as a whole.
             runs.extend(Box::pin(self.call_hooks(&self.plan, &chunk)).await?);
             let mut applied = self.apply_outputs(&mut chunk, runs)?;
@@ -223,7 +225,6 @@ impl<'a> ResponseFilter<'a> {
             llm_request: Arc::clone(&self.llm_request),
             llm_response: chunk.read()?,
         };
-        self.context.record(&ExchangeEvent::ChunkToHooks);
         Ok(run_hooks(plan, self.scope(), &mut event, document.as_deref()).await)
     }
 
