@@ -63,7 +63,8 @@ pub async fn run_hooks<E: EventKind>(
         runs = join_all(calls).await;
         let mut edits = plan.hooks.iter().zip(&mut runs).filter(|(hook, run)| {
             let output = &run.result.output;
-            hook.is_locked && run.is_enforced() && output.specific("llm_request").is_some()
+            let edit = output.specific("llm_request");
+            hook.is_locked && run.is_enforced() && edit.is_some_and(Value::is_object)
         });
         // The others have not seen the edits of the first.
         if let Some((_, first)) = edits.next() {
