@@ -10,7 +10,7 @@ mod format;
 mod log;
 
 use std::{
-    fs, io,
+    fs,
     path::PathBuf,
     sync::{
         Arc,
@@ -29,7 +29,7 @@ use tokio_util::task::TaskTracker;
 
 pub use self::entry::{TranscriptRequest, TranscriptResponse};
 use self::{
-    file::{append, blocking, is_transcript, log_failure, make, remove, remove_all},
+    file::{append, blocking, is_transcript, make, remove, remove_all},
     log::TranscriptLog,
 };
 use super::SessionKey;
@@ -171,21 +171,22 @@ impl Transcripts {
         };
         let (open, key) = (Arc::clone(&self.open), key.clone());
         let write = move || {
-            let is_this =
-                |open: &OpenTranscript| Arc::ptr_eq(&open.log, OwnedMutexGuard::mutex(&log));
+            let log = OwnedMutexGuard::mutex(&log);
             // The session may have ended meanwhile, and another one have a file of the same name.
-            if open.lock().peek(&key).is_some_and(is_this)
-                && let Err(error) = append(&path, &lines)
-            {
-                let mut transcripts = open.lock();
-                if transcripts.peek(&key).is_some_and(is_this) {
-                    transcripts.pop(&key);
-                    drop(transcripts);
-                    log_failure(&error);
-                    remove(&path);
-                }
+            if !has_log(&open.lock(), &key, log) {
+                return Ok(());
             }
-            io::Result::Ok(())
+            let Err(error) = append(&path, &lines) else {
+                return Ok(());
+            };
+            let mut open = open.lock();
+            if !has_log(&open, &key, log) {
+                return Ok(());
+            }
+            open.pop(&key);
+            drop(open);
+            remove(&path);
+            Err(error)
         };
         blocking(write).await;
     }
@@ -222,6 +223,17 @@ impl Transcripts {
             Ok(_) | Err(_) => remove_all(&paths),
         }
     }
+}
+
+/// Returns whether the transcript of a session has this log, so that it is not that of a later
+/// session.
+fn has_log(
+    open: &LruCache<SessionKey, OpenTranscript>,
+    key: &SessionKey,
+    log: &Arc<AsyncMutex<TranscriptLog>>,
+) -> bool {
+    open.peek(key)
+        .is_some_and(|open| Arc::ptr_eq(&open.log, log))
 }
 
 impl Drop for Transcripts {
@@ -335,6 +347,24 @@ mod tests {
             text.contains("kept") && !text.contains("$rewindTo"),
             "{text}"
         );
+    }
+
+    #[tokio::test]
+    async fn a_call_of_a_session_that_has_ended_does_not_write_to_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let transcripts = transcripts_in(folder.path(), 9);
+        let first = transcripts.path(&key("a"), "a", "", NOW).await;
+        let (path, log) = transcripts.lock(&key("a")).await.unwrap();
+        transcripts.remove(&key("a"));
+        wait_for_removals(&transcripts).await;
+        let second = transcripts.path(&key("a"), "a", "", NOW).await;
+
+        let late = Some("late\n".to_owned());
+        transcripts.write(&key("a"), path, log, late).await;
+
+        assert_eq!(first, second);
+        let text = fs::read_to_string(second).unwrap();
+        assert!(!text.contains("late"), "{text}");
     }
 
     #[tokio::test]
