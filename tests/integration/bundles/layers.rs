@@ -213,6 +213,17 @@ async fn the_organisations_hooks_inspect_what_those_of_a_team_leave() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_hooks_of_both_inspect_is_counted_once() {
+    let replica = replica_with_edits().await;
+    let answer = replica.agent.generate("m", &prompt("hello")).await;
+    assert!(answer.text().contains("You said"), "{}", answer.text());
+
+    let log = replica.stop().await;
+
+    assert!(log.contains("chunks=1 "), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_organisations_policies_inspect_texts_that_a_team_adds() {
     let org = "policies: [{ name: org-mail, policy: redact, detect: [email] }]\n";
     let team = "policies: [{ name: pong, policy: respond, match: ^ping$, text: write to a@example.com }]\n\
