@@ -162,14 +162,10 @@ fn fleet(overview: &Overview) -> Markup {
         return Markup::default();
     };
     let replicas = usize::try_from(replicas).unwrap_or_default();
-    let content = html! {
-        p {
-            a href="/console/fleet" {
-                @if replicas == 0 { (badge(BadgeKind::Warning, "no heartbeat yet")) }
-                @else { (counted(replicas, "replica")) }
-            }
-            @if replicas > 0 { " at the last heartbeat" }
-        }
+    let content = if replicas == 0 {
+        html! { p { a href="/console/fleet" { (badge(BadgeKind::Warning, "no heartbeat yet")) } } }
+    } else {
+        html! { p { a href="/console/fleet" { (counted(replicas, "replica")) } " at the last heartbeat" } }
     };
     card("Fleet", &content)
 }
