@@ -89,7 +89,7 @@ async fn a_prompt_that_is_denied_behind_its_tool_calls_ends_and_takes_them_with_
 async fn counting_the_tokens_of_a_denied_prompt_does_not_revoke_the_denial() {
     let guard = json!({
         "when": "request.operation == \"generateContent\"",
-        "command": "if grep -q bad; then echo no >&2; exit 2; fi",
+        "command": "if grep -q 'bad idea'; then echo no >&2; exit 2; fi",
     });
     let other = hook::command("other", "cat > /dev/null");
     for hooks in [vec![guard.clone()], vec![guard, other]] {
