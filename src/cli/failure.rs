@@ -26,6 +26,8 @@ const EXIT_SIGNAL: u32 = 128;
 pub(super) enum Failure {
     /// The command failed: exit code 1.
     Failed(String),
+    /// A gateway cannot be reached, or cannot do its work now: exit code 1.
+    Unavailable(String),
     /// The config is invalid: exit code 78.
     BadConfig(ConfigError),
     /// A signal ended the command: exit code 128 and the number of the signal.
@@ -46,7 +48,7 @@ impl Failure {
     /// Prints the failure to stderr and returns its exit code.
     pub(super) fn report(&self) -> ExitCode {
         match self {
-            Self::Failed(message) => {
+            Self::Failed(message) | Self::Unavailable(message) => {
                 print_error(&format!("hookgate: {message}"));
                 ExitCode::FAILURE
             }
@@ -88,7 +90,7 @@ from_errors! {
 impl From<BuildError> for Failure {
     fn from(error: BuildError) -> Self {
         match error {
-            BuildError::Config(error) => Self::BadConfig(error),
+            BuildError::Config(error) | BuildError::Proof(error) => Self::BadConfig(error),
             BuildError::Rollout { span, error } if error.is_invalid_config() => {
                 Self::BadConfig(Problem::at(&span, format!("rollout: {error}")).into())
             }

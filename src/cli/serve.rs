@@ -132,8 +132,7 @@ async fn start(
     let mut refusal = None;
     match replica.stored_config(&source, handler).await {
         Ok(Some(config)) => match bind(config).await {
-            // Such as a guard that is not proven any more.
-            Err(ServerError::Build(error @ BuildError::Config(_))) => {
+            Err(ServerError::Build(error @ (BuildError::Config(_) | BuildError::Proof(_)))) => {
                 tracing::warn!(%error, "stored bundles refused");
                 refusal = Some(ServerError::Build(error));
             }

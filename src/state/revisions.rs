@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::{config_source::SourceError, revision_store::RevisionError, snapshot::BuildError};
 use crate::{
-    config::{Config, ConfigError},
+    config::{Config, ConfigError, PolicyLayer},
     event::EventName,
     hook,
 };
@@ -74,6 +74,22 @@ pub(super) struct Revisions {
     pub(super) refused: Option<RefusedReload>,
 }
 
+impl ReloadError {
+    /// The same error with the name of each bundle instead of the folder of its files.
+    #[must_use]
+    pub(super) fn named_by_layers(self, layers: &[PolicyLayer]) -> Self {
+        let named = |message: String| {
+            layers.iter().fold(message, |message, layer| {
+                message.replace(&layer.directory.display().to_string(), &layer.name)
+            })
+        };
+        match self {
+            Self::Rejected(message) => Self::Rejected(named(message)),
+            Self::Transient(message) => Self::Transient(named(message)),
+        }
+    }
+}
+
 impl ReloadCause {
     /// Returns the name of the user who asked for it; empty for other causes.
     pub fn user(&self) -> &str {
@@ -109,7 +125,8 @@ impl From<BuildError> for ReloadError {
         let message = error.to_string();
         match error {
             BuildError::Revision(error) => error.into(),
-            BuildError::Audit(_) => Self::Transient(message),
+            // A hook may need a program or a server that this machine does not have now.
+            BuildError::Audit(_) | BuildError::Proof(_) => Self::Transient(message),
             BuildError::Config(_) | BuildError::Upstream(_) | BuildError::Rollout { .. } => {
                 Self::Rejected(message)
             }

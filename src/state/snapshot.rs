@@ -73,6 +73,9 @@ pub enum BuildError {
     /// Invalid hooks, keys or session store.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// Guards that are not proven.
+    #[error(transparent)]
+    Proof(ConfigError),
     /// An upstream client cannot be built.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
@@ -156,7 +159,7 @@ impl Snapshot {
     /// # Errors
     ///
     /// Returns the problems of all guards that are not proven.
-    pub async fn prove(&self, resources: &AppResources) -> Result<(), ConfigError> {
+    pub async fn prove(&self, resources: &AppResources) -> Result<(), BuildError> {
         if self.proofs.is_empty() {
             return Ok(());
         }
@@ -165,7 +168,8 @@ impl Snapshot {
             .ensure(self.engine.table().free_slots());
         let (engine, config, timestamp) = (&self.engine, &self.config, utc_timestamp());
         let proved = self.proofs.prove_all(engine, config, &timestamp);
-        proved.await.map_err(ConfigError::from)
+        let proved = proved.await.map_err(ConfigError::from);
+        proved.map_err(BuildError::Proof)
     }
 
     /// Opens the decision log and the OTLP export of decisions. Blocks.

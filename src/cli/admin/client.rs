@@ -92,9 +92,14 @@ impl AdminArgs {
                     StatusCode::UNAUTHORIZED => "; `--token-file` names a file with the token",
                     _ => "",
                 };
-                Err(Failure::Failed(format!(
-                    "the gateway responded with {status}: {message}{hint}"
-                )))
+                let message = format!("the gateway responded with {status}: {message}{hint}");
+                let may_pass = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+                let failure = if may_pass {
+                    Failure::Unavailable
+                } else {
+                    Failure::Failed
+                };
+                Err(failure(message))
             }
         }
     }
@@ -106,7 +111,7 @@ impl AdminArgs {
             with_sources(&error),
             self.url.origin().ascii_serialization(),
         );
-        Failure::Failed(format!(
+        Failure::Unavailable(format!(
             "the gateway at {gateway} cannot be reached: {causes}"
         ))
     }

@@ -84,7 +84,7 @@ impl StatusArgs {
                     }
                 }
                 // The gateway may restart, or Redis be away for a moment.
-                Err(Failure::Failed(message)) if !is_over => {
+                Err(Failure::Unavailable(message)) if !is_over => {
                     if !std::mem::replace(&mut is_reported, true) {
                         print_error(&format!("{message}; trying again"));
                     }

@@ -175,7 +175,7 @@ impl<'a> OrgBundle<'a> {
                 let problems: Vec<_> = named.map(Problem::without_span).collect();
                 Failure::BadConfig(problems.into())
             }
-            Failure::Interrupted(signal) => Failure::Interrupted(signal),
+            Failure::Unavailable(_) | Failure::Interrupted(_) => failure,
         }
     }
 }

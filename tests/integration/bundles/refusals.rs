@@ -1,6 +1,6 @@
 //! Bundles that a replica refuses: modified, wrongly signed, outdated, failing and hostile ones.
 
-use std::{fs, io::Write};
+use std::{fs, io::Write, time::Duration};
 
 use flate2::{Compression, write::GzEncoder};
 
@@ -288,4 +288,49 @@ async fn a_bundle_that_cannot_be_stored_is_tried_again() {
     replica.wait_for_revision("3").await;
 
     assert!(replica.denies("cherry").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bundle_is_tried_again_when_the_config_file_is_repaired() {
+    let publisher = Publisher::new();
+    let server = server_with(&publisher, "apple").await;
+    let replica = Replica::start_from(&server, &publisher).await;
+    let file = replica.folder.path().join("hookgate.yaml");
+    let config = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{config}unknown: 1\n")).unwrap();
+
+    server.publish("prod", publisher.denying("2", "banana"));
+    replica.wait_for_error("`unknown`").await;
+    fs::write(&file, config).unwrap();
+    replica.wait_for_revision("2").await;
+
+    assert!(replica.denies("banana").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bundle_is_tried_again_until_its_guards_are_proven() {
+    let publisher = Publisher::new();
+    let server = server_with(&publisher, "apple").await;
+    let replica = Replica::start_from(&server, &publisher).await;
+    let needed = replica.folder.path().join("needed");
+    let hook = format!(
+        "#!/bin/sh\ntest -e {} || exit 1\ngrep -q banana && exit 2\nexit 0\n",
+        needed.display()
+    );
+    let config = "hooks: { BeforeModel: [{ hooks: [{ name: g, command: ./hooks/g.sh, \
+                  must_deny: [{ prompt: banana }] }] }] }\n";
+    let files = [("hookgate.yaml", config), ("hooks/g.sh", &hook)];
+
+    server.publish("prod", publisher.signed(publisher.manifest("2"), &files));
+    replica.wait_for_error("must deny").await;
+    let seen = server.requests().len();
+    while server.requests().len() < seen + 3 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    fs::write(&needed, "").unwrap();
+    replica.wait_for_revision("2").await;
+
+    assert!(replica.denies("banana").await);
+    let log = replica.stop().await;
+    assert_eq!(log.matches("config reload rejected").count(), 1, "{log}");
 }

@@ -1,6 +1,11 @@
 //! Fleet status: config revisions of replicas, and truncated decision logs.
 
-use std::{fs, net::SocketAddr, path::Path, time::Duration};
+use std::{
+    fs,
+    net::SocketAddr,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -47,28 +52,33 @@ impl Replica {
 
     /// Waits until the fleet fulfils a condition, and returns it.
     async fn until(&self, condition: &str, holds: impl Fn(&Value) -> bool) -> Value {
-        let deadline = std::time::Instant::now() + TEST_TIMEOUT;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let fleet = self.fleet().await;
             if holds(&fleet) {
                 return fleet;
             }
-            assert!(std::time::Instant::now() < deadline, "{condition}: {fleet}");
+            assert!(Instant::now() < deadline, "{condition}: {fleet}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
     /// Runs `hookgate fleet status` against this replica.
     async fn cli(&self, more: &[&str]) -> (i32, String, String) {
-        let mut arguments = vec!["fleet", "status", "--url", &self.operators.base];
-        arguments.extend(more);
-        let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
-        let ran = tokio::task::spawn_blocking(move || {
-            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            run(&arguments, Path::new("."))
-        });
-        ran.await.unwrap()
+        fleet_status(&self.operators, more).await
     }
+}
+
+/// Runs `hookgate fleet status` with more arguments.
+async fn fleet_status(operators: &Agent, more: &[&str]) -> (i32, String, String) {
+    let mut arguments = vec!["fleet", "status", "--url", &operators.base];
+    arguments.extend(more);
+    let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+    let ran = tokio::task::spawn_blocking(move || {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        run(&arguments, Path::new("."))
+    });
+    ran.await.unwrap()
 }
 
 fn write_config(folder: &Path, upstream: &Upstream, more: &str) {
@@ -328,6 +338,12 @@ async fn the_fleet_status_is_an_error_without_redis() {
     let answer = gate.operator().get("/fleet").await;
     assert_eq!(answer.status, 404);
     assert_eq!(answer.json()["error"]["details"][0]["reason"], "NO_FLEET");
+    // It is not waited for.
+    let wait = ["--wait-for", "5f1d", "--timeout", "60s"];
+    let started = Instant::now();
+    let (code, _, error) = fleet_status(&gate.operator(), &wait).await;
+    assert_eq!(code, 1, "{error}");
+    assert!(started.elapsed() < Duration::from_secs(30), "{error}");
 
     let mut redis = Redis::start();
     let config = "sessions: { store: { redis: { url: { file: url } } } }\n";
