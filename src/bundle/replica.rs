@@ -258,7 +258,7 @@ fn activate(
             )),
         }
     };
-    Ok(app.activate(layers.collect(), check)?)
+    Ok(app.activate(&layers.collect::<Vec<_>>(), check)?)
 }
 
 /// Reads the config with bundles and runs their tests.

@@ -156,24 +156,18 @@ impl App {
     /// Returns every problem of a config that was rejected. The snapshot stays.
     pub fn activate(
         &self,
-        layers: Vec<PolicyLayer>,
+        layers: &[PolicyLayer],
         check: impl FnOnce(&Config) -> Result<(), ReloadError>,
     ) -> Result<(), ReloadError> {
         let _running = self.reloads.running.lock();
-        let in_use = self.snapshot().config.layers.clone();
         let cause = ReloadCause::Bundle;
-        let changed = self.read_and_apply(&cause, None, |source| {
-            let config = source.read_layers(layers.clone()).map_err(|error| {
-                // The bundles are not refused for problems of the config file.
-                match source.read_layers(in_use) {
-                    Ok(_) => ReloadError::from(error),
-                    Err(error) => ReloadError::Transient(error.to_string()),
-                }
-            })?;
+        let config = self.source().and_then(|source| {
+            let config = source.read_layers(layers.to_vec())?;
             check(&config)?;
             Ok(config)
         });
-        let changed = changed.map_err(|error| error.named_by_layers(&layers));
+        let changed = config.and_then(|config| self.apply(config, &cause, None));
+        let changed = changed.map_err(|error| error.named_by_layers(layers));
         self.record_reload(cause, &changed);
         changed
     }
@@ -294,19 +288,10 @@ impl App {
         promotion: Option<&PromotionRecord>,
         read: impl FnOnce(&ConfigSource) -> Result<Config, ReloadError>,
     ) -> Result<(), ReloadError> {
-        let changed = self.read_and_apply(&cause, promotion, read);
+        let config = self.source().and_then(read);
+        let changed = config.and_then(|config| self.apply(config, &cause, promotion));
         self.record_reload(cause, &changed);
         changed
-    }
-
-    fn read_and_apply(
-        &self,
-        cause: &ReloadCause,
-        promotion: Option<&PromotionRecord>,
-        read: impl FnOnce(&ConfigSource) -> Result<Config, ReloadError>,
-    ) -> Result<(), ReloadError> {
-        let config = read(self.source()?)?;
-        self.apply(config, cause, promotion)
     }
 
     /// Builds and proves the snapshot of a config, stores its revision, and replaces the
@@ -351,7 +336,8 @@ impl App {
 
     fn record_reload(&self, cause: ReloadCause, reloaded: &Result<(), ReloadError>) {
         if let Err(error) = reloaded
-            && (self.resources.shutdown.is_cancelled() || self.is_repeated(&cause, error))
+            && (self.resources.shutdown.is_cancelled()
+                || self.reloads.revisions.lock().is_repeated(&cause, error))
         {
             // A shutdown ends checks and proofs, which refuses nothing.
             return;
@@ -379,13 +365,6 @@ impl App {
         if let Some(audit) = &self.snapshot().audit {
             audit.append(&AuditRecord::Reload { outcome });
         }
-    }
-
-    /// Returns whether a bundle that is tried again was refused for the same reason before.
-    fn is_repeated(&self, cause: &ReloadCause, error: &ReloadError) -> bool {
-        let refused = self.refused_reload();
-        *cause == ReloadCause::Bundle
-            && refused.is_some_and(|last| last.cause == *cause && last.error == *error)
     }
 
     /// Returns the last reload, if it failed.

@@ -95,7 +95,14 @@ impl ConfigSource {
     ///
     /// Returns every problem of the config and of the bundles.
     pub fn read_layers(&self, layers: Vec<PolicyLayer>) -> Result<Config, SourceError> {
-        Ok(self.load(ConfigInput::File(layers))?)
+        self.load(ConfigInput::File(layers)).map_err(|error| {
+            let SourceState { layers, .. } = self.state();
+            // New bundles are not refused for problems of the config file.
+            match self.load(ConfigInput::File(layers.clone())) {
+                Err(error) if !layers.is_empty() => SourceError::FileOfBundles(error),
+                _ => error.into(),
+            }
+        })
     }
 
     /// Reads the config in use: that of the file, or the promoted revision if the version of

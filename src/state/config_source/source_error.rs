@@ -10,6 +10,9 @@ pub enum SourceError {
     /// The config file has problems.
     #[error(transparent)]
     File(#[from] ConfigError),
+    /// The config file has problems, also with the bundles in use.
+    #[error(transparent)]
+    FileOfBundles(ConfigError),
     /// The revision cannot be stored or read.
     #[error(transparent)]
     Revision(#[from] RevisionError),
@@ -32,7 +35,10 @@ impl SourceError {
     /// Returns whether a text that an operator has written is wrong: a config, or its `rollout.to`.
     pub const fn is_invalid_config(&self) -> bool {
         match self {
-            Self::File(_) | Self::Stored { .. } | Self::Revision(RevisionError::Unknown(_)) => true,
+            Self::File(_)
+            | Self::FileOfBundles(_)
+            | Self::Stored { .. }
+            | Self::Revision(RevisionError::Unknown(_)) => true,
             Self::Revision(
                 RevisionError::NotKept
                 | RevisionError::Locked(_)
