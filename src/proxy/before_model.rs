@@ -224,7 +224,7 @@ async fn apply_verdict(
     };
     turn.context.record_action(action);
     // Behind text of an earlier answer, a denial is the end of that answer: the prompt stays.
-    let is_unanswered = generates && (!turn.has_emitted_text || output.is_error(&reply));
+    let is_unanswered = generates && (turn.sent_texts.is_empty() || output.is_error(&reply));
     match &reply {
         HookReply::Denied(reason) => {
             record_denial(turn, action, is_unanswered, reason.as_str()).await;

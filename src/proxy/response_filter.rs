@@ -54,7 +54,7 @@ pub(super) async fn run<'a>(
     }
     let decision = Box::pin(answer_decision::decide(turn, &buffer, asked)).await?;
     turn.steps.end_round(&buffer.usage, decision.asks_again());
-    if decision.drops_answer(turn.expectation.format) && !buffer.has_sent_text {
+    if decision.drops_answer(turn.expectation.format) && buffer.sent_texts.is_empty() {
         buffer.discard();
     }
     match decision {
@@ -67,14 +67,14 @@ pub(super) async fn run<'a>(
             // If nothing is sent, an error takes the place of the answer.
             if !output.is_error(&reply) {
                 output.write(turn, buffer.release_open()?)?;
-                turn.has_emitted_text |= !buffer.text.is_empty();
+                turn.sent_texts.append(&mut buffer.sent_texts);
             }
             Ok(Break(Some(reply)))
         }
         AnswerDecision::AskAgain(document) | AnswerDecision::Replace(document) => {
             output.write(turn, buffer.release_open()?)?;
             turn.hosted_calls = std::mem::take(&mut buffer.hosted_calls);
-            turn.has_emitted_text |= !buffer.text.is_empty();
+            turn.sent_texts.append(&mut buffer.sent_texts);
             Ok(Continue(document))
         }
     }
@@ -92,14 +92,13 @@ fn refuse(
     }
     turn.steps.end_round(&buffer.usage, None);
     let reply = HookReply::Denied(refusal.reason);
-    turn.has_emitted_text |= buffer.has_sent_text;
     // If nothing is sent, an error takes the place of the response.
     if let Some(chunk) = refusal.passed
         && !output.is_error(&reply)
     {
         output.write(turn, buffer.release_with(*chunk)?)?;
-        turn.has_emitted_text |= !buffer.text.is_empty();
     }
+    turn.sent_texts.append(&mut buffer.sent_texts);
     Ok(reply)
 }
 

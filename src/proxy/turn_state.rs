@@ -1,5 +1,7 @@
 //! State of one call so far: its session, its retries, and what the agent has received.
 
+use std::collections::BTreeSet;
+
 use super::{
     model_request::ModelRequest, request_context::RequestContext,
     response_filter::hosted_calls::HostedCalls, step_recorder::StepRecorder,
@@ -29,9 +31,9 @@ pub(super) struct TurnState<'a> {
     pub(super) prompt: String,
     /// Index of the last conversation item of the prompt. Identifies the turn.
     pub(super) prompt_item: usize,
-    /// True if the agent has received text of an answer that another one, or a reply of hooks,
-    /// follows.
-    pub(super) has_emitted_text: bool,
+    /// Indexes of the candidates of which the agent has text, if another answer, or a reply of
+    /// hooks, follows.
+    pub(super) sent_texts: BTreeSet<u64>,
     /// Number of times the model was asked again because its tool calls were denied.
     pub(super) denied_rounds: u32,
     /// Number of times `AfterAgent` asked for another answer.
@@ -62,7 +64,7 @@ impl<'a> TurnState<'a> {
             allowed: AllowedFunctions::All,
             prompt: String::new(),
             prompt_item: 0,
-            has_emitted_text: false,
+            sent_texts: BTreeSet::new(),
             // No model can be asked again for a stored response.
             denied_rounds: if request.call.retrieves() {
                 u32::MAX

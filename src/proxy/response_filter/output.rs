@@ -203,9 +203,7 @@ impl Output {
             }
             Some(Reply::Hooks(reply)) => {
                 let mut chunk = self.responder.chunk(&reply)?;
-                if turn.has_emitted_text {
-                    chunk.start_paragraph()?;
-                }
+                chunk.start_paragraphs(&mut turn.sent_texts.clone())?;
                 chunk.end_alternatives(&self.open_alternatives)?;
                 turn.steps.record_answer_edit(&[], &chunk.to_bytes());
                 self.write(turn, vec![chunk])?;

@@ -45,14 +45,14 @@ pub struct ResponseBuffer<'a> {
     pub has_alternatives: bool,
     /// Effect of the response on its turn, if it has no calls.
     pub turn_effect: TurnEffect,
-    /// Indexes of the candidates that have text so far.
-    spoken: BTreeSet<u64>,
-    /// True if text of the response has gone to the agent.
-    pub has_sent_text: bool,
+    /// Indexes of the candidates of which text has gone to the agent.
+    pub sent_texts: BTreeSet<u64>,
     held: Vec<ResponseDocument>,
     awaiting: AwaitingPart,
-    /// True if the next text starts a paragraph, because the agent has received text before it.
-    starts_paragraph: bool,
+    /// Indexes of the candidates of which the agent has text of an earlier response.
+    earlier_texts: BTreeSet<u64>,
+    /// Those among them that have no text in this response yet.
+    paragraphs: BTreeSet<u64>,
     steps: StepRecorder,
     /// Bytes of the model's chunks that are in `held`.
     held_bytes: usize,
@@ -102,12 +102,12 @@ impl<'a> ResponseBuffer<'a> {
             hosted_calls: std::mem::take(&mut turn.hosted_calls),
             usage: RawUsage::default(),
             has_alternatives: false,
-            spoken: BTreeSet::new(),
             turn_effect: TurnEffect::Ends,
-            has_sent_text: false,
+            sent_texts: BTreeSet::new(),
             held: Vec::new(),
             awaiting,
-            starts_paragraph: turn.has_emitted_text,
+            earlier_texts: turn.sent_texts.clone(),
+            paragraphs: turn.sent_texts.clone(),
             steps: turn.steps.clone(),
             held_bytes: 0,
             reserved_bytes: 0,
@@ -157,7 +157,7 @@ impl<'a> ResponseBuffer<'a> {
         response: ResponseDocument,
     ) -> Result<ControlFlow<Refusal>, ApiError> {
         let admitted = self.push(response, ChunkPosition::Last).await?;
-        self.has_sent_text = false;
+        self.sent_texts.clear();
         Ok(admitted.map_continue(|chunks| self.held.extend(chunks)))
     }
 
@@ -189,7 +189,6 @@ impl<'a> ResponseBuffer<'a> {
         }
         self.calls.extend(chunk.proposed_calls()?);
         self.text.extend(chunk.plain_texts());
-        self.spoken.extend(chunk.spoken_candidates());
         if let Some(usage) = chunk.usage()? {
             if self.context.snapshot.audit.is_some()
                 && let Some(counts) = ReportedTokens::parse(usage.as_bytes()).usage()
@@ -204,7 +203,7 @@ impl<'a> ResponseBuffer<'a> {
         } else if chunk.is_paused()? {
             self.turn_effect = TurnEffect::Pauses;
         }
-        self.starts_paragraph = self.starts_paragraph && !chunk.start_paragraph()?;
+        chunk.start_paragraphs(&mut self.paragraphs)?;
         let holds_all = self.awaiting == AwaitingPart::All;
         if holds_all
             || !self.calls.is_empty()
@@ -227,8 +226,10 @@ impl<'a> ResponseBuffer<'a> {
         } else {
             admitted.push(chunk);
         }
-        let has_text = |chunk: &ResponseDocument| chunk.plain_texts().any(|text| !text.is_empty());
-        self.has_sent_text |= admitted.iter().any(has_text);
+        let spoken = admitted
+            .iter()
+            .flat_map(ResponseDocument::spoken_candidates);
+        self.sent_texts.extend(spoken);
         Ok(admitted)
     }
 
@@ -274,13 +275,11 @@ impl<'a> ResponseBuffer<'a> {
         !self.calls.is_empty() || self.held.iter().any(ResponseDocument::is_edited)
     }
 
-    /// Releases what is held back, once the response is accepted.
+    /// Releases what is held back, once the response is accepted. Denied calls are explained.
     pub fn release(&mut self) -> Result<Vec<ResponseDocument>, ApiError> {
         let mut held = std::mem::take(&mut self.held);
-        for chunk in held.iter_mut().filter(|chunk| chunk.has_withheld_calls()) {
-            let explained = chunk.explain_withheld_calls(&self.spoken);
-            explained.map_err(unreadable_response)?;
-        }
+        let spoken = &self.earlier_texts | &self.sent_texts;
+        explain_denied_calls(&mut held, spoken).map_err(unreadable_response)?;
         Ok(held)
     }
 
@@ -314,6 +313,7 @@ impl<'a> ResponseBuffer<'a> {
             split.map_err(unreadable_response)?;
             let has_rest = chunk.remove_end();
             if has_rest.map_err(unreadable_response)? {
+                self.sent_texts.extend(chunk.spoken_candidates());
                 open.push(chunk);
             } else if let Some(before) = before {
                 self.steps.record_answer_edit(&before, &[]);
@@ -321,4 +321,23 @@ impl<'a> ResponseBuffer<'a> {
         }
         Ok(open)
     }
+}
+
+/// Explains the denied calls of chunks that are released. Each explanation is a paragraph of its
+/// own; `spoken` are the indexes of the candidates with text before them.
+fn explain_denied_calls(
+    chunks: &mut [ResponseDocument],
+    mut spoken: BTreeSet<u64>,
+) -> Result<(), DialectError> {
+    let mut explained = BTreeSet::new();
+    for chunk in chunks {
+        chunk.start_paragraphs(&mut explained)?;
+        spoken.extend(chunk.spoken_candidates());
+        if chunk.has_withheld_calls() {
+            let more = chunk.explain_withheld_calls(&spoken)?;
+            spoken.extend(&more);
+            explained.extend(more);
+        }
+    }
+    Ok(())
 }

@@ -323,3 +323,52 @@ async fn a_denial_in_a_stream_ends_all_candidates() {
     assert_eq!(ends, ["STOP", "STOP"], "{stream:?}");
     assert!(candidate(&stream, 0).0.ends_with("no"));
 }
+
+/// Chunk with one part of one candidate.
+fn chunk_of(index: u64, part: &Value) -> Value {
+    let content = json!({ "role": "model", "parts": [part] });
+    json!({ "candidates": [{ "content": content, "index": index }] })
+}
+
+#[tokio::test]
+async fn each_explanation_of_a_denied_call_is_a_paragraph() {
+    let call = json!({ "functionCall": { "name": "rm", "args": {} } });
+    let mut end = chunk_of(0, &json!({ "text": "Done" }));
+    end["candidates"][0]["finishReason"] = "STOP".into();
+    let chunks = json!([
+        chunk_of(1, &json!({ "text": "b" })),
+        chunk_of(0, &call),
+        chunk_of(0, &call),
+        end,
+    ]);
+    let upstream = upstream_of(&json!({}), &chunks).await;
+    let config = "policies: [{ policy: tool_guard, deny: [rm], reason: no }]\n";
+    let gate = TestGateway::start(&upstream, config).await;
+    let mut body = prompt("hello");
+    body["tools"] = json!([{ "functionDeclarations": [{ "name": "rm" }] }]);
+
+    let stream = gate.agent().stream(MODEL, &body).await.events();
+
+    let blocked = "Tool execution blocked: no";
+    assert_eq!(
+        candidate(&stream, 0).0,
+        format!("{blocked}\n\n{blocked}\n\nDone")
+    );
+    assert_eq!(candidate(&stream, 1).0, "b");
+}
+
+#[tokio::test]
+async fn a_second_answer_starts_a_paragraph_of_each_candidate() {
+    let chunk = |index, text: &str| chunk_of(index, &json!({ "text": text }));
+    let chunks = json!([chunk(1, "b"), chunk(0, "a"), chunk(1, "B"), chunk(0, "A")]);
+    let line = json!({ "method": "generateContentStream", "response": chunks }).to_string();
+    let upstream = Upstream::scripted(&format!("{line}\n{line}")).await;
+    let reject = "grep -q '\"stop_hook_active\":true' || { echo again >&2; exit 2; }";
+    let hooks = hook::config(&[("AfterAgent", hook::command("after", reject))]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+
+    let stream = gate.agent().stream(MODEL, &prompt("hello")).await.events();
+
+    assert_eq!(candidate(&stream, 0).0, "aA\n\naA");
+    assert_eq!(candidate(&stream, 1).0, "bB\n\nbB");
+}

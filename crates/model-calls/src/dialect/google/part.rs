@@ -110,6 +110,11 @@ impl Part {
         Self::from_json(&json!({ "text": text }))
     }
 
+    /// Creates a part that holds a refusal only.
+    pub fn from_refusal(text: &str) -> Result<Self> {
+        Self::from_json(&json!({ "text": text, IS_REFUSAL: true }))
+    }
+
     /// Creates a part from JSON that hookgate made.
     pub fn from_json(part: &Value) -> Result<Self> {
         Self::read(to_document(part)?)

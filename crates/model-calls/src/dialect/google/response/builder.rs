@@ -11,7 +11,7 @@ use crate::{
         document::{Document, insert, to_document},
         error::Result,
         google::{
-            fields::{CANDIDATES, FINISH_REASON},
+            fields::FINISH_REASON,
             part::Part,
             response::{
                 candidate::CandidateDocument, chunk_merge::MergedChunks,
@@ -108,12 +108,8 @@ impl ResponseDocument {
 
     /// Updates the indexes of the candidates beside the first one that have no finish reason yet.
     pub fn note_alternatives(&self, open: &mut BTreeSet<u64>) {
-        for candidate in self
-            .candidates
-            .iter()
-            .filter(|candidate| candidate.index != 0)
-        {
-            if candidate.document.has(FINISH_REASON) {
+        for candidate in &self.candidates {
+            if candidate.index == 0 || candidate.document.has(FINISH_REASON) {
                 open.remove(&candidate.index);
             } else {
                 open.insert(candidate.index);
@@ -127,17 +123,12 @@ impl ResponseDocument {
     ///
     /// Fails if the response cannot be edited.
     pub fn end_alternatives(&mut self, open: &BTreeSet<u64>) -> Result<()> {
-        if open.is_empty() {
-            return Ok(());
-        }
-        for index in open {
+        let ends = open.iter().map(|index| {
             let content = json!({ "role": "model", "parts": [{ "text": "" }] });
             let end = json!({ "content": content, "finishReason": "STOP", "index": index });
-            let end = CandidateDocument::read(*index, to_document(&end)?)?;
-            self.candidates.push(end);
-        }
-        let documents = self.candidates.iter().map(|candidate| &candidate.document);
-        self.document.set_children(CANDIDATES, documents)
+            CandidateDocument::read(*index, to_document(&end)?)
+        });
+        self.append_candidates(ends.collect::<Result<_>>()?)
     }
 
     /// Returns whether it holds a part of a candidate other than an empty text.

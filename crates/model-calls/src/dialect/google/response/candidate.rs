@@ -223,7 +223,12 @@ fn replace_texts(parts: &[Part], texts: &[String]) -> Result<Vec<Part>> {
     }
     let first = parts.iter().position(|part| part.text.is_some());
     let (head, tail) = parts.split_at(first.unwrap_or(0));
-    let new = texts.iter().map(|text| Part::from_text(text));
+    let new_part = if parts.iter().any(Part::is_refusal) {
+        Part::from_refusal
+    } else {
+        Part::from_text
+    };
+    let new = texts.iter().map(|text| new_part(text));
     let tail = tail.iter().filter(|part| part.text.is_none());
     let (head, tail) = (head.iter().cloned().map(Ok), tail.cloned().map(Ok));
     head.chain(new).chain(tail).collect()
@@ -241,4 +246,25 @@ fn read_ratings(ratings: &[Document]) -> Result<Value> {
     };
     let ratings: Vec<Value> = ratings.iter().map(read).collect::<Result<_, _>>()?;
     Ok(Value::Array(ratings))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_text_in_the_place_of_a_refusal_is_a_refusal() {
+        let thought = Part::from_json(&json!({ "text": "Thinking", "thought": true })).unwrap();
+        let parts = [thought, Part::from_refusal("I cannot").unwrap()];
+
+        let replaced = replace_texts(&parts, &["Sorry.".to_owned()]).unwrap();
+
+        let [text] = replaced.as_slice() else {
+            panic!("{replaced:?}")
+        };
+        assert!(text.is_refusal());
+        assert_eq!(text.plain_text(), Some("Sorry."));
+    }
 }

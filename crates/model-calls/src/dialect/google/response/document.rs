@@ -1,6 +1,6 @@
 //! A response, or one chunk of it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use bytes::Bytes;
 use serde_json::{Value, value::RawValue};
@@ -27,6 +27,10 @@ use crate::{
 
 const MODEL_VERSION: &[&str] = &["modelVersion", "model_version"];
 const RESPONSE: &[&str] = &["response"];
+
+/// White space between a text and the one before it.
+pub(super) const PARAGRAPH: &str = "\n\n";
+
 const TOTAL_TOKENS: &[&str] = &["totalTokenCount", "total_token_count"];
 pub const USAGE: &[&str] = &["usageMetadata", "usage_metadata"];
 
@@ -338,9 +342,13 @@ impl ResponseDocument {
         Ok(ignored)
     }
 
-    /// Inserts white space in front of the first text, since it follows another response. A refusal
-    /// is a text of its own. Returns `false` if there is no text.
-    pub fn start_paragraph(&mut self) -> Result<bool> {
+    /// Inserts white space in front of the first text of `candidates`, since it follows another
+    /// text, unless it has that already. A refusal is a text of its own. Removes the indexes of
+    /// candidates with a text.
+    pub fn start_paragraphs(&mut self, candidates: &mut BTreeSet<u64>) -> Result<()> {
+        if candidates.is_empty() {
+            return Ok(());
+        }
         self.make_parsed()?;
         for candidate in &mut self.candidates {
             let mut parts = candidate.parts().to_vec();
@@ -349,16 +357,14 @@ impl ResponseDocument {
             let Some(first) = parts.iter_mut().find(has_text) else {
                 continue;
             };
-            if first.is_refusal() {
-                return Ok(true);
+            let text = first.plain_text().unwrap_or_default();
+            let is_apart = first.is_refusal() || text.starts_with(PARAGRAPH);
+            if candidates.remove(&candidate.index) && !is_apart {
+                *first = first.with_text(&format!("{PARAGRAPH}{text}"))?;
+                candidate.set_parts(parts)?;
             }
-            let text = format!("\n\n{}", first.plain_text().unwrap_or_default());
-            *first = first.with_text(&text)?;
-            candidate.set_parts(parts)?;
-            self.update_candidates()?;
-            return Ok(true);
         }
-        Ok(false)
+        self.update_candidates()
     }
 
     pub(crate) fn first_candidate(&self) -> Option<&CandidateDocument> {
@@ -369,6 +375,16 @@ impl ResponseDocument {
     fn first_parts(&self) -> impl Iterator<Item = &Part> {
         let first = self.first_candidate().into_iter();
         first.flat_map(CandidateDocument::parts)
+    }
+
+    /// Appends candidates, if there are any, to those of the document.
+    pub(crate) fn append_candidates(&mut self, new: Vec<CandidateDocument>) -> Result<()> {
+        if new.is_empty() {
+            return Ok(());
+        }
+        self.candidates.extend(new);
+        let documents = self.candidates.iter().map(|candidate| &candidate.document);
+        self.document.set_children(CANDIDATES, documents)
     }
 
     /// Writes edited candidates to the document.

@@ -57,6 +57,11 @@ impl EditedCandidates {
     ///
     /// Fails if the chunk is ambiguous.
     pub fn remove_copies(&self, chunk: &mut ResponseDocument) -> Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        // A text of which no other field is needed may not be parsed yet.
+        chunk.make_parsed()?;
         let candidates = chunk.candidates.iter_mut();
         for candidate in candidates.filter(|candidate| self.0.contains(&candidate.index)) {
             remove_copies(&mut candidate.document)?;
@@ -82,6 +87,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::dialect::{
+        api_dialect::ReadChunks,
+        google::response::{chunk_reader::ChunkReader, envelope::ResponseEnvelope},
+    };
 
     fn candidate(index: u64, text: &str) -> Value {
         let metadata = json!({
@@ -106,6 +115,26 @@ mod tests {
     fn candidates(response: &ResponseDocument) -> Value {
         let response: Value = serde_json::from_slice(&response.to_bytes()).unwrap();
         response["candidates"].clone()
+    }
+
+    #[test]
+    fn no_later_text_has_the_probability_of_the_models() {
+        let chunk = |text: &str| {
+            let content = json!({ "role": "model", "parts": [{ "text": text }] });
+            json!({ "candidates": [{ "content": content, "avgLogprobs": -0.1 }] }).to_string()
+        };
+        let mut reader = ChunkReader::new(ResponseEnvelope::None);
+        let mut first = reader.read(chunk("a").into()).unwrap().unwrap();
+        let mut second = reader.read(chunk("b").into()).unwrap().unwrap();
+        assert!(second.is_text());
+        let mut edited = EditedCandidates::default();
+        let edit = ResponseMutation::read(&json!({ "text": "[x]" })).unwrap();
+
+        edited.write(&mut first, &edit).unwrap();
+        edited.remove_copies(&mut second).unwrap();
+
+        let content = json!({ "role": "model", "parts": [{ "text": "b" }] });
+        assert_eq!(candidates(&second), json!([{ "content": content }]));
     }
 
     #[test]

@@ -85,7 +85,7 @@ mod tests {
         let split = |json: &'static str, envelope: ResponseEnvelope| {
             let mut chunk = ResponseDocument::open(json.into(), envelope).unwrap();
             assert!(chunk.split_error().unwrap().is_none(), "{json}");
-            chunk.start_paragraph().unwrap();
+            chunk.start_paragraphs(&mut [0].into()).unwrap();
             let split = chunk.split_error().unwrap().unwrap();
             split.map(|chunk| String::from_utf8(chunk.to_wire(envelope).to_vec()).unwrap())
         };

@@ -15,7 +15,7 @@ use crate::dialect::{
         part::{FunctionCall, Part},
         response::{
             candidate::{CandidateDocument, ProposedCall, ProposedPart},
-            document::ResponseDocument,
+            document::{PARAGRAPH, ResponseDocument},
             model_step::ModelStep,
             partial_function_calls::{CallDecision, PartialCalls},
         },
@@ -79,9 +79,10 @@ impl ResponseDocument {
     }
 
     /// Appends a text for each withheld call, as a paragraph of its own behind other texts:
-    /// `spoken` are the indexes of the candidates that have any. Used if the model cannot be asked
-    /// again.
-    pub fn explain_withheld_calls(&mut self, spoken: &BTreeSet<u64>) -> Result<()> {
+    /// `spoken` are the indexes of the candidates that have any. Returns those of the candidates
+    /// with such calls. Used if the model cannot be asked again.
+    pub fn explain_withheld_calls(&mut self, spoken: &BTreeSet<u64>) -> Result<BTreeSet<u64>> {
+        let mut explained = BTreeSet::new();
         for candidate in &mut self.candidates {
             let withheld = std::mem::take(&mut candidate.withheld);
             if candidate.content.is_none() || withheld.is_empty() {
@@ -90,14 +91,16 @@ impl ResponseDocument {
             let mut parts = candidate.parts().to_vec();
             let mut follows_text = spoken.contains(&candidate.index);
             for reason in withheld.iter().filter_map(|one| one.call.refusal.as_ref()) {
-                let separator = if follows_text { "\n\n" } else { "" };
+                let separator = if follows_text { PARAGRAPH } else { "" };
                 let text = format!("{separator}{}", refusal_text(reason));
                 parts.push(Part::from_text(&text)?);
                 follows_text = true;
             }
+            explained.insert(candidate.index);
             candidate.set_parts(parts)?;
         }
-        self.update_candidates()
+        self.update_candidates()?;
+        Ok(explained)
     }
 
     /// Returns every call of the first candidate in the model's order, withheld ones included.

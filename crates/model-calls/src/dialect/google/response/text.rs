@@ -7,9 +7,7 @@ use crate::dialect::{
     document::Document,
     error::Result,
     google::{
-        fields::{
-            CANDIDATES, CONTENT, FUNCTION_CALL, LOGPROBS_RESULT, PARTIAL_ARGS, WILL_CONTINUE,
-        },
+        fields::{CONTENT, FUNCTION_CALL, LOGPROBS_RESULT, PARTIAL_ARGS, WILL_CONTINUE},
         part::Part,
         part_text::{NAME_FIELDS, edit_fields, edit_other_fields},
         response::{
@@ -128,9 +126,7 @@ impl ResponseDocument {
         let Some(held_back) = Self::from_held_back(editor)? else {
             return Ok(());
         };
-        self.candidates.extend(held_back.candidates);
-        let documents = self.candidates.iter().map(|candidate| &candidate.document);
-        self.document.set_children(CANDIDATES, documents)
+        self.append_candidates(held_back.candidates)
     }
 
     /// Creates a chunk of all held-back text; `None` if there is none.

@@ -76,7 +76,7 @@ fn a_refusal_in_one_event_of_its_item_is_one() {
 #[test]
 fn a_whole_answer_of_a_text_and_a_refusal_is_complete() {
     let mut second = merged(chunks_of(&refusal(&["I cannot"])));
-    assert!(second.start_paragraph().unwrap());
+    second.start_paragraphs(&mut [0].into()).unwrap();
     let mut first = chunks_of(&stream_of("r2", &[text(&["first"])]));
     first.pop();
     first.push(second);
