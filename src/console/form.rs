@@ -86,5 +86,5 @@ pub(super) fn csrf_field(principal: &AdminPrincipal) -> Markup {
 /// Returns how long it may take until a config is in use.
 pub(super) fn proof_hint(app: &App) -> Markup {
     let limit = app.snapshot().config.proof.total_timeout;
-    html! { p.hint { "The proofs of its guards come first. They may take up to " (limit.as_secs_f32()) " s." } }
+    html! { p.hint { "The proofs of its guards come first. They end within its " code { "proof.total_timeout" } ", which is " (limit.as_secs_f32()) " s in the config in use." } }
 }

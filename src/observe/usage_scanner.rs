@@ -91,15 +91,20 @@ impl UsageScanner {
         }
     }
 
-    /// Returns the counts so far.
+    /// Returns the largest counts so far.
     pub fn reported(&self) -> ReportedTokens {
         let last = ReportedTokens::parse(&self.last);
-        self.first.map_or(last, |first| first.max(last))
+        self.first
+            .map_or(last, |first| first.combine(last, Ord::max))
     }
 
-    /// Returns the token counts so far; `None` if there are none.
+    /// Returns the last token counts so far; `None` if there are none. An earlier object of that
+    /// name may be an argument of a tool.
     pub fn usage(&self) -> Option<TokenUsage> {
-        self.reported().usage()
+        let last = ReportedTokens::parse(&self.last);
+        let latest = |first, last: Option<u64>| last.filter(|count| *count > 0).or(first);
+        let counts = self.first.map_or(last, |first| first.combine(last, latest));
+        counts.usage()
     }
 }
 
@@ -155,17 +160,17 @@ impl ReportedTokens {
         })
     }
 
-    /// Returns the larger one of each count: each `usage` of a stream has the sums so far.
-    fn max(self, other: Self) -> Self {
+    /// Returns one of the two numbers of each count: each `usage` of a stream has the sums so far.
+    fn combine(self, other: Self, choose: fn(Option<u64>, Option<u64>) -> Option<u64>) -> Self {
         Self {
-            prompt: self.prompt.max(other.prompt),
-            candidates: self.candidates.max(other.candidates),
-            total: self.total.max(other.total),
-            cached: self.cached.max(other.cached),
-            input: self.input.max(other.input),
-            cache_creation: self.cache_creation.max(other.cache_creation),
-            cache_read: self.cache_read.max(other.cache_read),
-            output: self.output.max(other.output),
+            prompt: choose(self.prompt, other.prompt),
+            candidates: choose(self.candidates, other.candidates),
+            total: choose(self.total, other.total),
+            cached: choose(self.cached, other.cached),
+            input: choose(self.input, other.input),
+            cache_creation: choose(self.cache_creation, other.cache_creation),
+            cache_read: choose(self.cache_read, other.cache_read),
+            output: choose(self.output, other.output),
         }
     }
 
@@ -290,6 +295,9 @@ mod tests {
             counts_of(&started_first.map(String::from_utf8_lossy).concat()),
             expected
         );
+        let argument =
+            r#"{"args":{"usage":{"total_tokens":99}},"usageMetadata":{"totalTokenCount":4}}"#;
+        assert_eq!(counts_of(argument).unwrap()[3], Some(4));
         let text = serde_json::json!({ "text": r#""usage":{"total_tokens":77}"# }).to_string();
         for text in [
             text.as_str(),

@@ -145,7 +145,7 @@ fn form(app: &App, principal: &AdminPrincipal, trial: Trial<'_>) -> Markup {
             }
             @if may_run {
                 @let longest = longest_timeout(&app.snapshot().config);
-                p.hint { "Running them may take up to " (longest.as_secs_f32()) " s for each event." }
+                p.hint { "Each hook may run until its timeout, in the config in use at most " (longest.as_secs_f32()) " s for each event." }
             } @else {
                 p.hint { "Running hooks needs the role " code { "operator" } "." }
             }

@@ -22,7 +22,7 @@ use crate::{
         FlowVerdict, HookRun, Reason, mcp_context,
     },
     hook::{EventScope, Plan, ResponsePolicies, conclude, run_hooks},
-    model::CachedRequest,
+    model::{CachedRequest, ResponseMutation},
     observe::recorder::{ExchangeAction, ExchangeEvent},
     policy::ChunkPosition,
     proxy::{model_request::ModelRequest, request_context::RequestContext, turn_state::TurnState},
@@ -195,10 +195,12 @@ impl<'a> ResponseFilter<'a> {
             self.context.record(&ExchangeEvent::ChunkToHooks);
             // Boxed, because most chunks run no hooks and futures are moved as a whole.
             runs.extend(Box::pin(self.call_hooks(&self.plan, &chunk)).await?);
-            let mut applied = self.apply_outputs(&mut chunk, runs)?;
+            let verdict = self.verdict(&self.plan, runs);
+            let mut applied = self.apply(&mut chunk, verdict)?;
             if let Some(upper) = &self.upper_plan {
                 let runs = Box::pin(self.call_hooks(upper, &chunk)).await?;
-                applied = stricter(applied, self.apply_outputs(&mut chunk, runs)?);
+                let verdict = self.verdict(upper, runs);
+                applied = stricter(applied, self.apply(&mut chunk, verdict)?);
             }
             if let Break(refusal) = applied {
                 return Ok(Break(refusal));
@@ -233,20 +235,25 @@ impl<'a> ResponseFilter<'a> {
         mut chunk: ResponseDocument,
         runs: Vec<HookRun>,
     ) -> Result<Filtered, DialectError> {
-        let applied = self.apply_outputs(&mut chunk, runs)?;
+        let verdict = self.verdict(&self.plan, runs);
+        let applied = self.apply(&mut chunk, verdict)?;
         Ok(applied.map_continue(|()| chunk))
     }
 
-    /// Applies what policies and hooks decided about a chunk.
-    fn apply_outputs(
+    /// Records what policies and the hooks of a plan decided about a chunk, if any did.
+    fn verdict(&self, plan: &Plan, runs: Vec<HookRun>) -> FlowVerdict<Option<ResponseMutation>> {
+        if runs.is_empty() {
+            return FlowVerdict::Proceed(None);
+        }
+        conclude::<AfterModel>(&self.context.recorder, plan.summary(), runs)
+    }
+
+    fn apply(
         &mut self,
         chunk: &mut ResponseDocument,
-        runs: Vec<HookRun>,
+        verdict: FlowVerdict<Option<ResponseMutation>>,
     ) -> Result<ControlFlow<Refusal>, DialectError> {
-        if runs.is_empty() {
-            return Ok(Continue(()));
-        }
-        match conclude::<AfterModel>(&self.context.recorder, self.plan.summary(), runs) {
+        match verdict {
             FlowVerdict::Proceed(None) => Ok(Continue(())),
             FlowVerdict::Proceed(Some(mut mutation)) => {
                 self.finish_edits.take(chunk, &mut mutation)?;

@@ -148,7 +148,7 @@ export function accessibilityTests(suite) {
     const { browser, fixture } = suite;
     await withWindow(browser, fixture.gateway, { user: "olga" }, async (page) => {
       await page.goto("/console/try");
-      assert.match(await page.locator("main").innerText(), /may take up to \d+ s for each event/);
+      assert.match(await page.locator("main").innerText(), /at most \d+ s for each event/);
       // While a page loads, nothing can be read from it. The answer is not what this is about.
       await page.evaluate(() => addEventListener("submit", (event) => event.preventDefault()));
       await page.getByRole("button", { name: "Try it" }).click();
