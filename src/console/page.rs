@@ -34,7 +34,6 @@ const NAVIGATION: [(&str, &str); 10] = [
 const NUMBER_COLUMNS: [&str; 14] = [
     "Acted",
     "After",
-    "Asked",
     "Before",
     "Calls",
     "Calls in 24 h",
@@ -46,6 +45,7 @@ const NUMBER_COLUMNS: [&str; 14] = [
     "p50",
     "p99",
     "Requests",
+    "Runs",
 ];
 
 /// Keys of the script, and what they do.

@@ -200,7 +200,7 @@ fn rule_table(number: usize, event: &TracedEvent) -> Markup {
         div.scroll tabindex="0" role="region" aria-label={ "Rules of event " (number) ", " (event.event.as_str()) } {
             table {
                 caption { "Every policy and hook of the event, in order" }
-                thead { tr { @for column in ["Policy or hook", "Config", "Asked", "Decision", "Effect", "Time", "Reason"] {
+                thead { tr { @for column in ["Policy or hook", "Config", "Status", "Decision", "Effect", "Time", "Reason"] {
                     th scope="col" class=[(column == "Time").then_some("number")] { (column) }
                 } } }
                 tbody { @for rule in &event.rules { (rule_row(rule)) } }

@@ -23,7 +23,7 @@ pub(in crate::console) async fn list(State(app): State<App>) -> Page {
             p { "The config has no policy and no hook." }
         } @else {
             (table("In the order in which they run",
-                &["Policy or hook", "State", "Events", "Acted", "Asked", "Would have", "Failed", "p50", "p99",
+                &["Policy or hook", "State", "Events", "Acted", "Runs", "Would have", "Failed", "p50", "p99",
                     "Last acted", "Config"], &rows))
         }
     };
