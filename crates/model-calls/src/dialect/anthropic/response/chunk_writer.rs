@@ -157,7 +157,7 @@ impl MessageWriter {
             }
             MessageEventKind::MessageDelta | MessageEventKind::MessageStop => Ok(()),
             MessageEventKind::Ping => {
-                if let Some(event) = self.blocks.keep_in_order(event) {
+                if let Some(event) = self.blocks.keep_in_order(event)? {
                     event.write(out);
                 }
                 Ok(())

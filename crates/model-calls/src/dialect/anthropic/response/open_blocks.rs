@@ -7,8 +7,11 @@ use serde_json::json;
 use crate::dialect::{
     anthropic::response::message_event::{CONTENT_BLOCK, MessageEvent},
     document::is_set,
-    error::Result,
+    error::{DialectError, Result},
 };
+
+/// Maximum size of the events that wait for a text, and of the text of a block that they wait for.
+const MAX_WAITING_BYTES: usize = 4 * 1024 * 1024;
 
 const CITATIONS: &[&str] = &["citations"];
 
@@ -81,6 +84,8 @@ impl OutputBlock {
 pub struct OpenBlocks {
     blocks: Vec<OutputBlock>,
     next: u64,
+    /// Size of the events that wait for a text.
+    waiting_bytes: usize,
     /// Text that waits until no other block is open.
     queued: String,
 }
@@ -141,8 +146,9 @@ impl OpenBlocks {
                 return Ok(());
             }
             if block.start.is_some() || !block.unwritten.is_empty() {
+                let bytes = event.document.to_bytes().len();
                 block.waiting.push(event);
-                return Ok(());
+                return self.count_waiting(bytes);
             }
         }
         self.write_waiting(out)?;
@@ -168,20 +174,33 @@ impl OpenBlocks {
             return;
         }
         block.unwritten.push_str(read);
-        if let Some(written) = written.filter(|written| block.unwritten.starts_with(written)) {
-            block.unwritten.drain(..written.len());
-        } else {
-            block.drop_citations();
+        let may_follow = block.unwritten.len() <= MAX_WAITING_BYTES;
+        let written = written.filter(|written| may_follow && block.unwritten.starts_with(written));
+        match written {
+            Some(written) => drop(block.unwritten.drain(..written.len())),
+            None => block.drop_citations(),
         }
     }
 
     /// Keeps an event in order behind those that wait. Returns it if none waits.
-    pub fn keep_in_order(&mut self, event: MessageEvent) -> Option<MessageEvent> {
+    pub fn keep_in_order(&mut self, event: MessageEvent) -> Result<Option<MessageEvent>> {
         let Some(block) = self.blocks.last_mut().filter(|block| block.start.is_some()) else {
-            return Some(event);
+            return Ok(Some(event));
         };
+        let bytes = event.document.to_bytes().len();
         block.waiting.push(event);
-        None
+        self.count_waiting(bytes)?;
+        Ok(None)
+    }
+
+    fn count_waiting(&mut self, bytes: usize) -> Result<()> {
+        self.waiting_bytes += bytes;
+        if self.waiting_bytes > MAX_WAITING_BYTES {
+            let message =
+                format!("events that wait for a text are larger than {MAX_WAITING_BYTES} bytes");
+            return Err(DialectError::Json(message));
+        }
+        Ok(())
     }
 
     /// Closes a block of the model. One of which every text was blanked is dropped.
@@ -262,6 +281,9 @@ impl OpenBlocks {
                     event.write(out);
                 }
             }
+        }
+        if self.blocks.iter().all(|block| block.waiting.is_empty()) {
+            self.waiting_bytes = 0;
         }
         Ok(())
     }

@@ -186,6 +186,21 @@ fn citations_in_the_start_of_an_edited_text_are_dropped() {
 }
 
 #[test]
+fn citations_that_wait_for_a_text_are_bounded() {
+    let cited = "x".repeat(1024 * 1024);
+    let mut block = text_block(0, &[]);
+    let delta = json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "citations_delta", "citation": { "cited_text": cited } } });
+    block.splice(1..1, vec![delta; 20]);
+    let mut writer = MessageWriter::default();
+    let mut chunks = read(&message(&[block], "end_turn")).into_iter();
+
+    let refused = chunks.position(|chunk| writer.write(&mut BytesMut::new(), &chunk).is_err());
+
+    // Behind the starts of message and block.
+    assert_eq!(refused, Some(2 + 3));
+}
+
+#[test]
 fn citations_of_a_text_that_is_held_back_are_kept() {
     let citation = json!({ "type": "citations_delta", "citation": {} });
     let mut block = text_block(0, &["a te", "xt"]);
