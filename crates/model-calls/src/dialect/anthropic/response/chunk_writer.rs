@@ -143,7 +143,8 @@ impl MessageWriter {
                     event.write(out);
                 } else {
                     self.is_changed = true;
-                    self.blocks.begin_round();
+                    // What another response has left open.
+                    self.blocks.close_all(out)?;
                 }
                 Ok(())
             }

@@ -307,11 +307,4 @@ impl OpenBlocks {
         self.write_queued(out)?;
         self.close_synthetic(out)
     }
-
-    /// Begins another response of the model in the same message: what it has left open is ours.
-    pub fn begin_round(&mut self) {
-        for block in &mut self.blocks {
-            block.input = None;
-        }
-    }
 }
