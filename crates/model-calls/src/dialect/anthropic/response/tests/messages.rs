@@ -186,6 +186,25 @@ fn edited_token_counts_are_those_of_the_agent() {
 }
 
 #[test]
+fn neighbouring_texts_that_are_written_anew_stay_in_front_of_the_thinking() {
+    let listed = message(
+        &[
+            text_block(0, &["a secret "]),
+            text_block(1, &["b"]),
+            thinking_block(2),
+            call_block(3, "f", &["{}"]),
+        ],
+        "tool_use",
+    );
+    let mut masked = merged(&listed);
+    masked
+        .edit_texts(&mut Masker::default(), TextRest::None)
+        .unwrap();
+
+    assert_eq!(texts(&written(&[masked])), ["a # b", "hm", "{}"]);
+}
+
+#[test]
 fn merged_responses_keep_the_thinking_of_their_calls_unless_it_was_masked() {
     let merged = |thinking: &str| {
         let form = open(&whole()).to_bytes();
