@@ -231,10 +231,16 @@ impl ResponseMutation {
                 ..CandidateMutation::default()
             });
         }
-        let usage_metadata = value.get("usageMetadata").and_then(Value::as_object);
+        let mut usage_metadata = value
+            .get("usageMetadata")
+            .and_then(Value::as_object)
+            .cloned();
+        if let Some(counts) = &mut usage_metadata {
+            counts.retain(|name, count| count.is_u64() || !name.ends_with("TokenCount"));
+        }
         let mutation = Self {
             candidates,
-            usage_metadata: usage_metadata.cloned(),
+            usage_metadata: usage_metadata.filter(|counts| !counts.is_empty()),
         };
         let empty = CandidateMutation::default();
         let usable = mutation.usage_metadata.is_some()
@@ -322,6 +328,21 @@ mod tests {
         ] {
             assert_eq!(ResponseMutation::read(&value), None, "{value}");
         }
+    }
+
+    #[test]
+    fn token_counts_of_a_wrong_type_are_ignored_one_by_one() {
+        let usage = json!({ "promptTokenCount": "7", "candidatesTokenCount": 7.5, "totalTokenCount": 9, "x": [] });
+        let read = ResponseMutation::read(&json!({ "usageMetadata": usage })).unwrap();
+        assert_eq!(
+            json!(read.usage_metadata),
+            json!({ "totalTokenCount": 9, "x": [] })
+        );
+        let usage = json!({ "promptTokenCount": null });
+        assert_eq!(
+            ResponseMutation::read(&json!({ "usageMetadata": usage })),
+            None
+        );
     }
 
     #[test]

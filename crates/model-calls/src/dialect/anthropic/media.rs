@@ -45,32 +45,27 @@ pub fn read_media(block: &Document) -> Result<Option<Document>> {
 
 /// Writes edited texts beside the media back.
 pub fn write_texts(block: &mut Document, part: &Document) -> Result<()> {
-    let (Some(before), Some(after)) = (texts_beside(block)?, part.child(BLOCK)?) else {
+    let (Some(mut before), Some(mut after)) = (texts_beside(block)?, part.child(BLOCK)?) else {
         return Ok(());
     };
     if let (Some(before), Some(after)) = (before.child(SOURCE_FIELD)?, after.child(SOURCE_FIELD)?) {
         block.edit_child(SOURCE_FIELD, |source| {
-            replace_fields(source, &before, &after, &[])
+            replace_fields(source, &before, &after)
         })?;
     }
-    replace_fields(block, &before, &after, SOURCE_FIELD)
+    before.remove(SOURCE_FIELD)?;
+    after.remove(SOURCE_FIELD)?;
+    replace_fields(block, &before, &after)
 }
 
-/// Replaces the fields of an object that `before` has by those of `after`, but for those in
-/// `except`.
-fn replace_fields(
-    object: &mut Document,
-    before: &Document,
-    after: &Document,
-    except: &[&str],
-) -> Result<()> {
-    let is_replaced = |key: &str| !except.contains(&key);
-    for (key, _) in before.fields().filter(|(key, _)| is_replaced(key)) {
+/// Replaces the fields of an object that `before` has by those of `after`.
+fn replace_fields(object: &mut Document, before: &Document, after: &Document) -> Result<()> {
+    for (key, _) in before.fields() {
         if !after.has(&[&*key]) {
             object.remove(&[&*key])?;
         }
     }
-    let mut fields = after.fields().filter(|(key, _)| is_replaced(key));
+    let mut fields = after.fields();
     fields.try_for_each(|(key, value)| object.set_bytes(&[&*key], value))
 }
 

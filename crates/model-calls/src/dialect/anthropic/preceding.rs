@@ -112,8 +112,12 @@ pub fn in_front_of(
             }
         }
     }
-    // A hook may have removed texts.
     if places.len() > texts.len() {
+        // Neighbours are merged to one text.
+        places.dedup();
+    }
+    if places.len() > texts.len() {
+        // A hook may have removed texts.
         places.clear();
     }
     let mut places = places.into_iter();

@@ -15,15 +15,20 @@ use crate::dialect::{
 
 const SIGNATURE: &[&str] = &["signature"];
 
-/// Removes thinking blocks without signature from the answers in a conversation. An answer with a
-/// call was not cut off: its thinking is that of a server without signatures, and stays.
-pub fn remove_cut_thinking(body: &mut Document) -> Result<()> {
-    if memmem::find(&body.to_bytes(), b"\"thinking\"").is_none() {
-        return Ok(());
+/// Returns a body without the thinking blocks that lack a signature. An answer with a call was not
+/// cut off: if one has such thinking, the server does not sign, and all stays.
+pub fn without_cut_thinking(mut body: Document) -> Result<Bytes> {
+    let bytes = body.to_bytes();
+    if memmem::find(&bytes, b"\"thinking\"").is_none() {
+        return Ok(bytes);
+    }
+    let messages = read_messages(&body)?;
+    if try_any(&messages, is_unsigned_call)? {
+        return Ok(bytes);
     }
     let mut is_edited = false;
     let mut written = Vec::new();
-    for message in read_messages(body)? {
+    for message in messages {
         let kept = kept_blocks(&message)?;
         if kept.len() == message.blocks.len() {
             written.push(message.document.to_bytes());
@@ -33,18 +38,25 @@ pub fn remove_cut_thinking(body: &mut Document) -> Result<()> {
         let left = message.with_blocks(&kept)?;
         written.extend((!left.is_empty()).then_some(left));
     }
-    if is_edited {
-        body.set_bytes(MESSAGES, write_array(written))?;
+    if !is_edited {
+        return Ok(bytes);
     }
-    Ok(())
+    body.set_bytes(MESSAGES, write_array(written))?;
+    Ok(body.to_bytes())
+}
+
+/// Returns whether it is an answer with a call and unsigned thinking.
+fn is_unsigned_call(message: &InputMessage) -> Result<bool> {
+    let is_call = |block: &Document| Ok(block.string(TYPE)?.as_deref() == Some("tool_use"));
+    Ok(message.role == InputRole::Assistant
+        && try_any(&message.blocks, is_unsigned)?
+        && try_any(&message.blocks, is_call)?)
 }
 
 fn kept_blocks(message: &InputMessage) -> Result<Vec<Bytes>> {
-    let is_call = |block: &Document| Ok(block.string(TYPE)?.as_deref() == Some("tool_use"));
-    let is_whole = message.role != InputRole::Assistant || try_any(&message.blocks, is_call)?;
     let mut kept = Vec::with_capacity(message.blocks.len());
     for block in &message.blocks {
-        if is_whole || !is_unsigned(block)? {
+        if message.role != InputRole::Assistant || !is_unsigned(block)? {
             kept.push(block.to_bytes());
         }
     }

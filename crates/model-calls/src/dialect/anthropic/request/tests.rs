@@ -689,7 +689,7 @@ fn thinking_that_was_cut_off_is_removed() {
         user,
         answer(json!([missing])),
         user,
-        answer(json!([unsigned(Value::Null), call])),
+        answer(json!([signed, call])),
         { "role": "user", "content": result },
     ]);
     let sent = edited(&request(&messages), |_| ());
@@ -697,4 +697,20 @@ fn thinking_that_was_cut_off_is_removed() {
     expected[1] = answer(json!([signed, text]));
     expected.as_array_mut().unwrap().remove(3);
     assert_eq!(sent["messages"], expected);
+}
+
+#[test]
+fn thinking_of_a_server_without_signatures_is_kept() {
+    let thinking = json!({ "type": "thinking", "thinking": "a" });
+    let call = json!({ "type": "tool_use", "id": "t", "name": "f", "input": {} });
+    let result = json!({ "type": "tool_result", "tool_use_id": "t", "content": "r" });
+    let messages = json!([
+        { "role": "user", "content": "b" },
+        { "role": "assistant", "content": [thinking, { "type": "text", "text": "c" }] },
+        { "role": "user", "content": "b" },
+        { "role": "assistant", "content": [thinking, call] },
+        { "role": "user", "content": [result] },
+    ]);
+    let sent = edited(&request(&messages), |_| ());
+    assert_eq!(sent["messages"], messages);
 }

@@ -9,7 +9,7 @@ use crate::dialect::{
         block_edit::{create_blocks, edit_blocks},
         fields::{CONTENT, CONTENTS, MODEL, PARTS, type_of},
         request::{
-            cut_thinking::remove_cut_thinking,
+            cut_thinking::without_cut_thinking,
             input_messages::{InputMessage, MESSAGES, read_messages},
             parameters::write_parameters,
             read::{FALLBACKS, ReadBody},
@@ -35,8 +35,7 @@ pub fn close_body(call: &Call, body: &Document, form: &Document) -> Result<Bytes
     if form.is_edited() {
         write_form(&mut edited, ReadBody::read(body)?, form)?;
     }
-    remove_cut_thinking(&mut edited)?;
-    Ok(edited.to_bytes())
+    without_cut_thinking(edited)
 }
 
 fn write_form(body: &mut Document, mut read: ReadBody, form: &Document) -> Result<()> {

@@ -143,7 +143,8 @@ impl MessageWriter {
                     event.write(out);
                 } else {
                     self.is_changed = true;
-                    self.blocks.begin_round();
+                    // What another response has left open.
+                    self.blocks.close_all(out)?;
                 }
                 Ok(())
             }
@@ -157,7 +158,7 @@ impl MessageWriter {
             }
             MessageEventKind::MessageDelta | MessageEventKind::MessageStop => Ok(()),
             MessageEventKind::Ping => {
-                if let Some(event) = self.blocks.keep_in_order(event) {
+                if let Some(event) = self.blocks.keep_in_order(event)? {
                     event.write(out);
                 }
                 Ok(())
@@ -219,7 +220,7 @@ impl MessageWriter {
             self.blocks.note_text(index, &old, text.as_deref());
         }
         if kind == OpenBlockKind::Text && text.is_some_and(|text| !text.is_empty()) {
-            self.blocks.write_waiting(out);
+            self.blocks.write_waiting(out)?;
         }
         Ok(())
     }
@@ -234,9 +235,14 @@ impl MessageWriter {
             return self.write_orphan(out, &event, parts.is_some());
         };
         let Some(parts) = parts else {
-            // Others with the index of their block are written as they are, too.
-            let is_in_place = output == event.index;
-            self.alike = is_in_place.then(|| template(&event)).flatten();
+            if self.blocks.holds_text(event.index) {
+                if let Some(text) = event.child(DELTA)?.string(TEXT)? {
+                    self.blocks.note_text(event.index, &text, Some(&text));
+                }
+            } else if output == event.index {
+                // Others with the index of their block are written as they are, too.
+                self.alike = template(&event);
+            }
             return self.blocks.write(out, event);
         };
         let mut delta = event.child(DELTA)?;

@@ -60,23 +60,23 @@ impl MessageTokens {
     /// Returns the counts of a content form as the API writes them. If a hook has set fewer tokens
     /// of the prompt than the cache had, they are all input.
     pub fn from_form(usage: &Document) -> Result<Value> {
-        let count =
-            |field: &str| -> Result<u64> { Ok(integer(usage, &[field])?.unwrap_or_default()) };
-        let prompt = count("promptTokenCount")?;
-        let mut cache = Map::new();
-        let mut input = Some(prompt);
+        let prompt = integer(usage, &["promptTokenCount"])?.unwrap_or_default();
+        let output = integer(usage, &["candidatesTokenCount"])?.unwrap_or_default();
+        let mut counts = Map::new();
+        let mut cached: u64 = 0;
         for (name, field) in CACHE_COUNTS {
             if let Some(count) = integer(usage, &[name])? {
-                input = input.and_then(|input| input.checked_sub(count));
-                cache.insert(field.to_owned(), count.into());
+                cached = cached.saturating_add(count);
+                counts.insert(field.to_owned(), count.into());
             }
         }
-        let mut counts = json!({ "input_tokens": input.unwrap_or(prompt) });
-        if let (Some(_), Value::Object(counts)) = (input, &mut counts) {
-            counts.append(&mut cache);
+        if cached > prompt {
+            counts.clear();
+            cached = 0;
         }
-        insert(&mut counts, "output_tokens", count("candidatesTokenCount")?);
-        Ok(counts)
+        counts.insert("input_tokens".to_owned(), (prompt - cached).into());
+        counts.insert("output_tokens".to_owned(), output.into());
+        Ok(Value::Object(counts))
     }
 }
 

@@ -2,11 +2,18 @@
 //! texts.
 
 use bytes::BytesMut;
+use serde_json::json;
 
 use crate::dialect::{
-    anthropic::response::message_event::{MessageEvent, MessageEventKind},
-    error::Result,
+    anthropic::response::message_event::{CONTENT_BLOCK, MessageEvent},
+    document::is_set,
+    error::{DialectError, Result},
 };
+
+/// Maximum size of the events that wait for a text, and of the text of a block that they wait for.
+const MAX_WAITING_BYTES: usize = 4 * 1024 * 1024;
+
+const CITATIONS: &[&str] = &["citations"];
 
 /// Kind of an open block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,11 +30,14 @@ struct OutputBlock {
     input: Option<u64>,
     output: u64,
     kind: OpenBlockKind,
-    /// Events that wait for the first text.
+    /// Start of the block until its first text.
+    start: Option<MessageEvent>,
+    /// Events behind the start that wait for the text they belong to.
     waiting: Vec<MessageEvent>,
     /// True if a text of the block was blanked.
     is_blanked: bool,
-    /// Text of the model that is not written yet, because policies hold it back.
+    /// Text of the model that is not written yet: policies hold it back, or hooks have removed it.
+    /// Citations wait until it is written.
     unwritten: String,
     /// True if another text was written than the model's. Citations of the block go.
     is_edited: bool,
@@ -39,11 +49,33 @@ impl OutputBlock {
             input,
             output,
             kind,
+            start: None,
             waiting: Vec::new(),
             is_blanked: false,
             unwritten: String::new(),
             is_edited: false,
         }
+    }
+
+    /// Takes the start of the block, without citations if the text is not written whole.
+    fn take_start(&mut self) -> Result<Option<MessageEvent>> {
+        let mut start = self.start.take();
+        let is_whole = !self.is_edited && self.unwritten.is_empty();
+        if let Some(event) = start.as_mut().filter(|_| !is_whole) {
+            let mut block = event.child(CONTENT_BLOCK)?;
+            if is_set(&block, CITATIONS)? {
+                block.set(CITATIONS, &json!([]))?;
+                event.document.set_child(CONTENT_BLOCK, &block)?;
+            }
+        }
+        Ok(start)
+    }
+
+    /// Drops the citations, because the text that they belong to is not that of the model.
+    fn drop_citations(&mut self) {
+        self.is_edited = true;
+        self.unwritten.clear();
+        self.waiting.clear();
     }
 }
 
@@ -52,6 +84,8 @@ impl OutputBlock {
 pub struct OpenBlocks {
     blocks: Vec<OutputBlock>,
     next: u64,
+    /// Size of the events that wait for a text.
+    waiting_bytes: usize,
     /// Text that waits until no other block is open.
     queued: String,
 }
@@ -65,12 +99,12 @@ impl OpenBlocks {
         kind: OpenBlockKind,
     ) -> Result<()> {
         self.close_synthetic(out)?;
-        self.write_waiting(out);
+        self.write_waiting(out)?;
         let (input, output) = (event.index, self.next);
         event.set_index(output)?;
         let mut block = OutputBlock::new(Some(input), output, kind);
         if kind == OpenBlockKind::Text {
-            block.waiting.push(event);
+            block.start = Some(event);
         } else {
             event.write(out);
             self.next += 1;
@@ -82,7 +116,7 @@ impl OpenBlocks {
     /// Returns the index of the next block, for one that is written whole.
     pub fn allot(&mut self, out: &mut BytesMut) -> Result<u64> {
         self.close_synthetic(out)?;
-        self.write_waiting(out);
+        self.write_waiting(out)?;
         let index = self.next;
         self.next += 1;
         Ok(index)
@@ -101,7 +135,7 @@ impl OpenBlocks {
     }
 
     /// Writes an event of an open block. Drops it if the block is withheld, and citations of a
-    /// text that was edited. Those in front of the first text wait with the start of the block.
+    /// text that was edited. Others wait until the text in front of them is written.
     pub fn write(&mut self, out: &mut BytesMut, mut event: MessageEvent) -> Result<()> {
         let Some(block) = self.find_mut(event.index) else {
             return Ok(());
@@ -111,19 +145,28 @@ impl OpenBlocks {
             if block.is_edited {
                 return Ok(());
             }
-            if !block.waiting.is_empty() {
+            if block.start.is_some() || !block.unwritten.is_empty() {
+                let bytes = event.document.to_bytes().len();
                 block.waiting.push(event);
-                return Ok(());
+                return self.count_waiting(bytes);
             }
         }
-        self.write_waiting(out);
+        self.write_waiting(out)?;
         event.write(out);
         Ok(())
     }
 
+    /// Returns whether a text of a block is not written yet.
+    pub fn holds_text(&self, input: u64) -> bool {
+        let mut blocks = self.blocks.iter();
+        blocks.any(|block| block.input == Some(input) && !block.unwritten.is_empty())
+    }
+
     /// Notes a piece of a text as the model sent it, and as it is written; `None` if it is removed.
+    /// Thoughts have no citations.
     pub fn note_text(&mut self, input: u64, read: &str, written: Option<&str>) {
-        let Some(block) = self.find_mut(input) else {
+        let block = self.find_mut(input);
+        let Some(block) = block.filter(|block| block.kind == OpenBlockKind::Text) else {
             return;
         };
         block.is_blanked |= written.is_none_or(str::is_empty);
@@ -131,26 +174,33 @@ impl OpenBlocks {
             return;
         }
         block.unwritten.push_str(read);
-        if let Some(rest) = written.and_then(|written| block.unwritten.strip_prefix(written)) {
-            block.unwritten = rest.to_owned();
-        } else {
-            block.is_edited = true;
-            let is_piece = |event: &MessageEvent| event.kind == MessageEventKind::BlockDelta;
-            block.waiting.retain(|event| !is_piece(event));
+        let may_follow = block.unwritten.len() <= MAX_WAITING_BYTES;
+        let written = written.filter(|written| may_follow && block.unwritten.starts_with(written));
+        match written {
+            Some(written) => drop(block.unwritten.drain(..written.len())),
+            None => block.drop_citations(),
         }
     }
 
     /// Keeps an event in order behind those that wait. Returns it if none waits.
-    pub fn keep_in_order(&mut self, event: MessageEvent) -> Option<MessageEvent> {
-        let Some(block) = self
-            .blocks
-            .last_mut()
-            .filter(|block| !block.waiting.is_empty())
-        else {
-            return Some(event);
+    pub fn keep_in_order(&mut self, event: MessageEvent) -> Result<Option<MessageEvent>> {
+        let Some(block) = self.blocks.last_mut().filter(|block| block.start.is_some()) else {
+            return Ok(Some(event));
         };
+        let bytes = event.document.to_bytes().len();
         block.waiting.push(event);
-        None
+        self.count_waiting(bytes)?;
+        Ok(None)
+    }
+
+    fn count_waiting(&mut self, bytes: usize) -> Result<()> {
+        self.waiting_bytes += bytes;
+        if self.waiting_bytes > MAX_WAITING_BYTES {
+            let message =
+                format!("events that wait for a text are larger than {MAX_WAITING_BYTES} bytes");
+            return Err(DialectError::Json(message));
+        }
+        Ok(())
     }
 
     /// Closes a block of the model. One of which every text was blanked is dropped.
@@ -160,7 +210,7 @@ impl OpenBlocks {
             return Ok(());
         };
         let block = self.blocks.get(position);
-        let is_dropped = block.is_some_and(|block| block.is_blanked && !block.waiting.is_empty());
+        let is_dropped = block.is_some_and(|block| block.is_blanked && block.start.is_some());
         if !is_dropped {
             self.write(out, event)?;
         }
@@ -194,35 +244,48 @@ impl OpenBlocks {
         if self.queued.is_empty() {
             return Ok(());
         }
-        let mut blocks = self.blocks.iter().rev();
+        let has_blocks = !self.blocks.is_empty();
+        let mut blocks = self.blocks.iter_mut().rev();
         let text = blocks.find(|block| block.kind == OpenBlockKind::Text);
         let output = match text {
-            Some(block) => block.output,
-            None if !self.blocks.is_empty() => return Ok(()),
+            Some(block) => {
+                if block.start.is_some() {
+                    block.drop_citations();
+                }
+                block.output
+            }
+            None if has_blocks => return Ok(()),
             None => {
                 let output = self.next;
                 let mut block = OutputBlock::new(None, output, OpenBlockKind::Text);
-                block.waiting.push(MessageEvent::text_start(output)?);
+                block.start = Some(MessageEvent::text_start(output)?);
                 self.blocks.push(block);
                 output
             }
         };
-        self.write_waiting(out);
+        self.write_waiting(out)?;
         let text = std::mem::take(&mut self.queued);
         MessageEvent::text_delta(output, "text_delta", &text)?.write(out);
         Ok(())
     }
 
-    /// Writes the events that wait for a text.
-    pub fn write_waiting(&mut self, out: &mut BytesMut) {
+    /// Writes the events that wait for a text, but for those of a text that is not written yet.
+    pub fn write_waiting(&mut self, out: &mut BytesMut) -> Result<()> {
         for block in &mut self.blocks {
-            if !block.waiting.is_empty() {
+            if let Some(start) = block.take_start()? {
                 self.next += 1;
+                start.write(out);
             }
-            for event in block.waiting.drain(..) {
-                event.write(out);
+            if block.unwritten.is_empty() {
+                for event in block.waiting.drain(..) {
+                    event.write(out);
+                }
             }
         }
+        if self.blocks.iter().all(|block| block.waiting.is_empty()) {
+            self.waiting_bytes = 0;
+        }
+        Ok(())
     }
 
     /// Closes the synthetic block.
@@ -237,18 +300,11 @@ impl OpenBlocks {
     /// Closes all blocks, and writes what still waits. An empty text block is dropped.
     pub fn close_all(&mut self, out: &mut BytesMut) -> Result<()> {
         for block in std::mem::take(&mut self.blocks) {
-            if block.waiting.is_empty() {
+            if block.start.is_none() {
                 MessageEvent::block_stop(block.output)?.write(out);
             }
         }
         self.write_queued(out)?;
         self.close_synthetic(out)
-    }
-
-    /// Begins another response of the model in the same message: what it has left open is ours.
-    pub fn begin_round(&mut self) {
-        for block in &mut self.blocks {
-            block.input = None;
-        }
     }
 }

@@ -131,6 +131,7 @@ fn texts(events: &[Value]) -> Vec<String> {
         match event["type"].as_str().unwrap() {
             "content_block_start" => {
                 assert_eq!(event["index"], texts.len());
+                assert!(event["content_block"].is_object(), "{event}");
                 texts.push(String::new());
             }
             "content_block_delta" => {

@@ -104,6 +104,18 @@ fn changed_arguments_are_one_piece() {
     assert_eq!(sent, expected);
 }
 
+/// Drops what is held back with the first call, and has no content.
+fn drop_held(chunks: &mut Vec<ResponseDocument>) {
+    let held = chunks
+        .iter()
+        .position(|chunk| !chunk.calls().unwrap().is_empty());
+    for mut chunk in chunks.split_off(held.unwrap()) {
+        if chunk.remove_end().unwrap() {
+            chunks.push(chunk);
+        }
+    }
+}
+
 #[test]
 fn a_text_whose_block_was_dropped_with_a_call_is_a_block_of_its_own() {
     let mut chunks = read(&message(
@@ -114,18 +126,47 @@ fn a_text_whose_block_was_dropped_with_a_call_is_a_block_of_its_own() {
         ],
         "tool_use",
     ));
-    // What is held back with a call, and has no content, is dropped.
-    let held = chunks
-        .iter()
-        .position(|chunk| !chunk.calls().unwrap().is_empty());
-    let held = chunks.split_off(held.unwrap());
-    for mut chunk in held {
-        if chunk.remove_end().unwrap() {
-            chunks.push(chunk);
-        }
-    }
+    drop_held(&mut chunks);
     chunks.extend(read(&message(&[text_block(0, &["d"])], "end_turn")));
     let sent = written(&chunks);
     assert_eq!(texts(&sent), ["a", "bc", "d"]);
     assert_eq!(stop_reason(&sent), "end_turn");
+}
+
+#[test]
+fn a_text_that_lost_its_block_is_in_front_of_the_next_answer() {
+    let block = |index: u64, block: Value| {
+        vec![
+            json!({ "type": "content_block_start", "index": index, "content_block": block }),
+            json!({ "type": "content_block_stop", "index": index }),
+        ]
+    };
+    let mut chunks = read(&message(
+        &[
+            text_block(0, &["a"]),
+            call_block(1, "f", &["{}"]),
+            block(
+                2,
+                json!({ "type": "web_search_tool_result", "tool_use_id": "s", "content": [] }),
+            ),
+            text_block(3, &["found"]),
+        ],
+        "tool_use",
+    ));
+    drop_held(&mut chunks);
+    chunks.extend(read(&message(&[text_block(0, &["now"])], "end_turn")));
+
+    let sent = written(&chunks);
+
+    assert_eq!(texts(&sent), ["a", "", "found", "now"]);
+    let mut open = 0;
+    for event in &sent {
+        match event["type"].as_str().unwrap() {
+            "content_block_start" => open += 1,
+            "content_block_stop" => open -= 1,
+            _ => (),
+        }
+        assert!(open <= 1, "{event}");
+    }
+    assert_eq!(open, 0);
 }

@@ -140,6 +140,67 @@ fn citations_of_an_edited_text_are_dropped() {
 }
 
 #[test]
+fn citations_of_a_text_that_a_hook_shortens_are_dropped() {
+    let citation = json!({ "type": "citations_delta", "citation": { "cited_text": "secret" } });
+    let text = |text: &str| json!({ "type": "text_delta", "text": text });
+    let behind = [text("secret"), citation.clone()];
+    let in_front = [citation.clone(), text("secret"), text("b"), text("c")];
+    let between = [text("a"), citation.clone(), text("secret"), citation];
+    for (deltas, edit, sent, written) in [
+        (&behind[..], json!(["sec"]), 0, &["sec"][..]),
+        (&behind, json!([""]), 0, &[]),
+        (&in_front, json!(["sec"]), 0, &["secbc"]),
+        (&in_front, json!([""]), 0, &["bc"]),
+        (&between, json!(["sec"]), 1, &["asec"]),
+        (&between, json!([""]), 1, &["a"]),
+    ] {
+        assert_eq!(citations(deltas, &edit).0, sent, "{edit} {deltas:?}");
+        assert_eq!(citations(deltas, &edit).1, written, "{edit} {deltas:?}");
+    }
+}
+
+#[test]
+fn citations_in_the_start_of_an_edited_text_are_dropped() {
+    let sent = |text: &str, delta: &str, edit: &str| {
+        let mut block = text_block(0, &[delta]);
+        block[0]["content_block"] =
+            json!({ "type": "text", "text": text, "citations": [{ "cited_text": "secret" }] });
+        let mut chunks = read(&message(&[block], "end_turn"));
+        let edit = crate::model::ResponseMutation::read(&json!({ "text": edit })).unwrap();
+        for chunk in &mut chunks {
+            if chunk.plain_texts().any(|text| text == "secret") {
+                chunk.write(&edit).unwrap();
+            }
+        }
+        let sent = written(&chunks);
+        assert_eq!(sent[1]["content_block"]["type"], "text");
+        json!(sent).to_string().contains("cited_text")
+    };
+    assert!(sent("secret", "b", "secret"));
+    assert!(sent("a", "secret", "x"));
+    assert!(!sent("secret", "b", "x"));
+    assert!(!sent("secret", "b", "sec"));
+    assert!(!sent("secret", "b", ""));
+    assert!(!sent("", "secret", "x"));
+    assert!(!sent("", "secret", "sec"));
+}
+
+#[test]
+fn citations_that_wait_for_a_text_are_bounded() {
+    let cited = "x".repeat(1024 * 1024);
+    let mut block = text_block(0, &[]);
+    let delta = json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "citations_delta", "citation": { "cited_text": cited } } });
+    block.splice(1..1, vec![delta; 20]);
+    let mut writer = MessageWriter::default();
+    let mut chunks = read(&message(&[block], "end_turn")).into_iter();
+
+    let refused = chunks.position(|chunk| writer.write(&mut BytesMut::new(), &chunk).is_err());
+
+    // Behind the starts of message and block.
+    assert_eq!(refused, Some(2 + 3));
+}
+
+#[test]
 fn citations_of_a_text_that_is_held_back_are_kept() {
     let citation = json!({ "type": "citations_delta", "citation": {} });
     let mut block = text_block(0, &["a te", "xt"]);

@@ -56,6 +56,21 @@ fn a_denial_is_a_message_of_its_own_or_ends_the_one_that_is_open() {
     }
 }
 
+#[test]
+fn a_citation_in_front_of_a_denied_text_is_not_sent() {
+    let citation = json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "citations_delta", "citation": { "cited_text": "secret" } } });
+    let mut block = text_block(0, &["secret"]);
+    block.insert(1, citation);
+    let mut chunks = read(&message(&[block], "end_turn"));
+    chunks.truncate(3);
+    chunks.push(denial("no"));
+
+    let sent = written(&chunks);
+
+    assert_eq!(texts(&sent), ["no"]);
+    assert!(!json!(sent).to_string().contains("cited_text"));
+}
+
 fn whole() -> Value {
     json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
@@ -168,6 +183,25 @@ fn edited_token_counts_are_those_of_the_agent() {
         .unwrap();
     let usage = &close(&response)["usage"];
     assert_eq!(*usage, json!({ "input_tokens": 1, "output_tokens": 9 }));
+}
+
+#[test]
+fn neighbouring_texts_that_are_written_anew_stay_in_front_of_the_thinking() {
+    let listed = message(
+        &[
+            text_block(0, &["a secret "]),
+            text_block(1, &["b"]),
+            thinking_block(2),
+            call_block(3, "f", &["{}"]),
+        ],
+        "tool_use",
+    );
+    let mut masked = merged(&listed);
+    masked
+        .edit_texts(&mut Masker::default(), TextRest::None)
+        .unwrap();
+
+    assert_eq!(texts(&written(&[masked])), ["a # b", "hm", "{}"]);
 }
 
 #[test]
