@@ -13,7 +13,7 @@ use crate::dialect::{
     openai_responses::{
         calls::arguments_text,
         chunk_view::ChunkView,
-        fields::{CONTENT, ID, NAME, OUTPUT, STATUS, SUMMARY},
+        fields::{CONTENT, ID, INCOMPLETE_DETAILS, NAME, OUTPUT, STATUS, SUMMARY},
         preceding::current_items,
         response::{
             item::{OutputKind, has_refusal},
@@ -24,8 +24,6 @@ use crate::dialect::{
 
 /// Names of the token counts.
 pub const COUNTS: CountFields = CountFields(["input_tokens", "output_tokens", "total_tokens"]);
-
-const INCOMPLETE_DETAILS: &[&str] = &["incomplete_details"];
 
 /// Maximum length of the part of an id that names its response, in characters. The API
 /// accepts ids of at most 64.

@@ -7,7 +7,10 @@ use crate::dialect::{
     document::{Document, elements, first_byte, insert, to_document},
     error::Result,
     openai_responses::{
-        fields::{ERROR, ID, ITEM, OUTPUT, OUTPUT_TEXT, STATUS, TYPE, USAGE, clear_marks, parse},
+        fields::{
+            ERROR, ID, INCOMPLETE_DETAILS, ITEM, OUTPUT, OUTPUT_TEXT, STATUS, TYPE, USAGE,
+            clear_marks, parse,
+        },
         response::item::{BLOCK_LISTS, ItemSlot, OutputKind, text_field},
         stream::{
             event::{DELTA, PART, RESPONSE},
@@ -15,8 +18,6 @@ use crate::dialect::{
         },
     },
 };
-
-const INCOMPLETE_DETAILS: &[&str] = &["incomplete_details"];
 
 /// Returns the events of a stream that a server sent as one JSON body.
 ///
