@@ -105,9 +105,11 @@ impl OpenItem {
     /// Takes from an event which kind of text a slot holds, and whether it has ended.
     pub fn note(&mut self, event: &StreamEvent) -> Result<()> {
         let is_refusal = match (event.class, event.document.child(PART)?) {
-            (EventClass::PartAdded | EventClass::PartDone, Some(part)) => part.has(&["refusal"]),
+            (EventClass::PartAdded | EventClass::PartDone, Some(part)) => {
+                text_field(&part)? == Some("refusal")
+            }
             (EventClass::Delta, _) => event.name == REFUSAL_DELTA,
-            (EventClass::TextDone(_), _) => false,
+            (EventClass::TextDone(field), _) => field == "refusal",
             _ => return Ok(()),
         };
         let progress = match event.class {
@@ -204,11 +206,8 @@ impl OpenItem {
                 item.set(field, &blocks.into())?;
             }
         }
-        if !is_reasoning {
-            item.set(STATUS, &json!("completed"))?;
-        } else if item.has(STATUS) {
-            item.set(STATUS, &json!("incomplete"))?;
-        }
+        let status = if is_reasoning { "incomplete" } else { "completed" };
+        item.set(STATUS, &json!(status))?;
         Ok(item)
     }
 
