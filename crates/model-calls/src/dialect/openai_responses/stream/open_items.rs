@@ -206,7 +206,11 @@ impl OpenItem {
                 item.set(field, &blocks.into())?;
             }
         }
-        let status = if is_reasoning { "incomplete" } else { "completed" };
+        let status = if is_reasoning {
+            "incomplete"
+        } else {
+            "completed"
+        };
         item.set(STATUS, &json!(status))?;
         Ok(item)
     }
