@@ -183,9 +183,9 @@ impl EventWriter {
         event: &mut StreamEvent,
         item: &OpenItem,
     ) -> Result<()> {
-        let slots = item.texts.iter().map(|text| text.slot);
-        let edited = slots.filter(|slot| !item.is_unedited(*slot));
-        self.edited.extend(edited.map(|slot| (item.index, slot)));
+        let edited = item.texts.iter().filter(|text| !text.is_unedited());
+        self.edited
+            .extend(edited.map(|text| (item.index, text.slot)));
         self.done.insert(item.index, event.item()?);
         self.sender.send(out, event, Some(item.index))
     }
@@ -299,8 +299,7 @@ fn take_texts(
         item.append(slot.map_or(own_slot, |complete| complete.slot), "", text);
     }
     for complete in slots {
-        let mut texts = item.texts.iter_mut();
-        if let Some(known) = texts.find(|known| known.slot == complete.slot) {
+        if let Some(known) = item.known_text_mut(complete.slot) {
             known.read = complete.text;
             if complete.is_refusal {
                 known.delta_name = REFUSAL_DELTA;
