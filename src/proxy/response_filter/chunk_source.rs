@@ -31,7 +31,7 @@ pub struct ChunkSource {
 }
 
 impl ChunkSource {
-    /// Opens the body of a response.
+    /// Opens the body of a response. Memory of a JSON body and its chunks is reserved.
     pub async fn open(
         context: &RequestContext,
         answer: UpstreamResponse,
@@ -49,11 +49,20 @@ impl ChunkSource {
         // an empty stream.
         let body = read_json(context, answer).await?;
         let events = context.dialect.body_events(&body);
+        let events = events.map_err(unreadable_response)?;
+        // Some are parts of the body, others hold copies of its texts.
+        let bytes: usize = events.iter().map(Bytes::len).sum();
+        context.reserve_memory(bytes.saturating_sub(body.len()))?;
         Ok(Self {
-            waiting: events.map_err(unreadable_response)?.into(),
+            waiting: events.into(),
             is_terminated: false,
             events: None,
         })
+    }
+
+    /// Returns whether chunks arrive as events, for which no memory is reserved.
+    pub const fn is_stream(&self) -> bool {
+        self.events.is_some()
     }
 
     /// Reads until a chunk waits. Returns false at the end of the response.

@@ -166,9 +166,12 @@ async fn filter_whole(
 ) -> Result<ControlFlow<Refusal>, ApiError> {
     let mut chunks: Vec<Bytes> = Vec::new();
     let mut size = 0;
+    let is_stream = source.is_stream();
     while source.fill().await? {
         let bytes = source.waiting.iter().map(Bytes::len).sum();
-        turn.context.reserve_memory(bytes)?;
+        if is_stream {
+            turn.context.reserve_memory(bytes)?;
+        }
         size += bytes;
         let limit = turn.context.snapshot.config.limits.response;
         if size > limit {

@@ -95,3 +95,30 @@ async fn the_text_of_a_stream_is_buffered_memory() {
     assert_eq!(end, End::Broken);
     until_metric(&gate, "hookgate_buffered_bytes 0").await;
 }
+
+#[tokio::test]
+async fn the_events_of_a_json_answer_to_a_request_for_a_stream_are_buffered_memory() {
+    let answer = |text: &str| {
+        let block = json!({ "type": "output_text", "text": text, "annotations": [] });
+        let item = json!({ "id": "msg_1", "type": "message", "role": "assistant",
+            "status": "completed", "content": [block] });
+        json!({ "id": "resp_1", "object": "response", "status": "completed", "output": [item] })
+    };
+    for mode in ["chunk", "buffered"] {
+        for (size, is_admitted) in [(128 << 10, true), (512 << 10, false)] {
+            let upstream = Upstream::answering(&answer(&"x".repeat(size))).await;
+            let limits = "limits: { body: 1MiB, memory: 2MiB }";
+            let upstreams = "upstreams: { openai: { url: \"{upstream}\" } }";
+            let config = format!("{upstreams}\n{limits}\nafter_model: {mode}\n{BEFORE_TOOL}");
+            let gate = TestGateway::start(&upstream, &config).await;
+            let body = json!({ "model": "m", "input": "hello", "stream": true });
+
+            let mut answer = gate.agent().open("/v1/responses", body.to_string()).await;
+
+            let (events, _) = read_to_end(&mut answer).await;
+            let is_complete = events.contains("response.completed");
+            assert_eq!(is_complete, is_admitted, "{mode} {size}");
+            until_metric(&gate, "hookgate_buffered_bytes 0").await;
+        }
+    }
+}

@@ -7,13 +7,11 @@ use crate::dialect::{
     content_reference::ContentReference,
     document::{Document, first_byte, is_set},
     error::Result,
-    openai_responses::fields::{ID, INPUT, ITEM, OUTPUT, TYPE, parse},
+    openai_responses::fields::{ENCRYPTED_CONTENT, ID, INPUT, ITEM, OUTPUT, TYPE, parse},
 };
 
 /// Types of the items that hold an encrypted summary.
 const SUMMARIES: &[&str] = &["compaction", "compaction_summary", "context_compaction"];
-
-const ENCRYPTED: &[&str] = &["encrypted_content"];
 
 /// Returns what a request refers to.
 pub fn of_request(body: &Document) -> Result<Vec<ContentReference>> {
@@ -67,12 +65,12 @@ fn compaction(item: &Document) -> Result<Option<ContentReference>> {
     let is_summary = match item.string(TYPE)?.as_deref() {
         Some("reasoning") => false,
         Some(named) if SUMMARIES.contains(&named) => true,
-        Some(_) | None => is_set(item, ENCRYPTED)?,
+        Some(_) | None => is_set(item, ENCRYPTED_CONTENT)?,
     };
     if !is_summary {
         return Ok(None);
     }
-    let content = item.string(ENCRYPTED)?;
+    let content = item.string(ENCRYPTED_CONTENT)?;
     Ok(Some(ContentReference::Compaction(
         content.unwrap_or_default(),
     )))

@@ -41,7 +41,7 @@ pub fn open_response(body: &Bytes) -> Result<Value> {
 /// Fails if an edit cannot be expressed in a response of the API.
 pub fn close_response(original: Option<&Bytes>, view: &ChunkView) -> Result<Bytes> {
     let Some(original) = original else {
-        return Ok(new_response(view)?.to_string().into());
+        return Ok(new_response(view)?.to_bytes());
     };
     if !view.is_edited {
         return Ok(original.clone());

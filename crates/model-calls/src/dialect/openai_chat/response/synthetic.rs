@@ -81,6 +81,12 @@ impl SyntheticChoice {
         Ok(())
     }
 
+    /// Makes text that policies held back a part of the refusal that it belongs to.
+    pub fn continue_refusal(&mut self) {
+        let rest = std::mem::take(&mut self.content);
+        self.refusal.push_str(&rest);
+    }
+
     /// Returns the delta with the texts; empty if there are none.
     pub fn text_delta(&self) -> Map<String, Value> {
         let mut delta = self.thoughts();

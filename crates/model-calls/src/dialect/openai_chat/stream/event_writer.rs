@@ -1,16 +1,16 @@
 //! Writes single events, and keeps what of each choice is written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::BytesMut;
 use serde_json::{Map, Value};
 
 use crate::dialect::{
     content_form::remove_labels,
-    document::{Document, try_any},
+    document::{Document, integer, try_any},
     error::Result,
     openai_chat::{
-        fields::{CHOICES, DELTA, ID, ROLE, USAGE, parse},
+        fields::{CHOICES, DELTA, ID, INDEX, REFUSAL, ROLE, USAGE, parse},
         message_parts::has_refusal,
         response::{answer_objects::RESPONSE_FIELDS, synthetic::SyntheticChoice},
         stream::event::{EventChoice, event_with, is_blank_choice},
@@ -25,10 +25,10 @@ pub struct ChatEventWriter {
     /// An event of the model, whose form new events take.
     pub template: Option<Document>,
     pub choices: BTreeMap<u64, WrittenChoice>,
+    /// Choices with a refusal in an earlier answer and none in the current one.
+    earlier_refusals: BTreeSet<u64>,
     /// True if the events are those of a later answer, which continue the first one.
     pub is_later_answer: bool,
-    /// True if a later answer has begun, whose first event may open the message again.
-    pub has_later_answer: bool,
     pub has_written: bool,
     /// Token counts for the event that ends the last choice, because some agents read those of the
     /// last event. An event of their own would reach agents that did not ask for it.
@@ -42,7 +42,7 @@ pub struct WrittenChoice {
     pub calls: u64,
     pub has_function_call: bool,
     pub is_finished: bool,
-    /// True if its text is a refusal of the model.
+    /// True if its text in the current answer is a refusal of the model.
     pub is_refused: bool,
 }
 
@@ -57,20 +57,20 @@ impl WrittenChoice {
 }
 
 impl ChatEventWriter {
-    /// Notes a later answer by its first event, which opens the message again although the agent
-    /// has the beginning of an earlier answer.
-    pub fn note_answer(&mut self, event: &Document, choices: &[EventChoice]) -> Result<()> {
-        let Some(template) = &self.template else {
-            return Ok(());
-        };
-        let mut each = choices.iter();
-        let opens_again = !choices.is_empty()
-            && each
-                .all(|choice| choice.delta.has(ROLE) && self.choices.contains_key(&choice.index));
-        // Some servers give all answers the same id.
-        let is_other = self.has_later_answer || template.bytes_of(ID)? != event.bytes_of(ID)?;
-        self.is_later_answer |= opens_again && is_other;
-        Ok(())
+    /// Begins an answer of the model, the first one or one that continues the message.
+    pub fn begin_answer(&mut self) {
+        self.is_later_answer = self.has_written;
+        for (index, written) in &mut self.choices {
+            if std::mem::take(&mut written.is_refused) {
+                self.earlier_refusals.insert(*index);
+            }
+        }
+    }
+
+    /// Returns whether the text of a choice in the current answer is a refusal of the model.
+    pub fn is_refused(&self, index: u64) -> bool {
+        let written = self.choices.get(&index);
+        written.is_some_and(|written| written.is_refused)
     }
 
     /// Removes what opens a message that is open already. Returns false if nothing is left of the
@@ -113,7 +113,7 @@ impl ChatEventWriter {
         Ok(())
     }
 
-    /// Writes an event of the model, with the id of the first answer.
+    /// Writes an event, with the id of the first answer.
     pub fn write_model_event(&mut self, out: &mut BytesMut, mut event: Document) -> Result<()> {
         if let (true, Some(template)) = (self.is_later_answer, &self.template) {
             for field in [ID, &["created"]] {
@@ -122,11 +122,33 @@ impl ChatEventWriter {
                 }
             }
         }
+        self.separate_refusals(&mut event)?;
         self.write_data(out, &event.to_bytes());
         Ok(())
     }
 
-    fn write_data(&mut self, out: &mut BytesMut, data: &[u8]) {
+    /// Inserts white space between the refusals of two answers, since a message has one refusal.
+    fn separate_refusals(&mut self, event: &mut Document) -> Result<()> {
+        if self.earlier_refusals.is_empty() {
+            return Ok(());
+        }
+        let mut position = 0;
+        event.edit_children(CHOICES, |choice| {
+            let index = integer(choice, INDEX)?.unwrap_or(position);
+            position += 1;
+            choice.edit_child(DELTA, |delta| {
+                let refusal = delta.string(REFUSAL)?.unwrap_or_default();
+                let is_first = !refusal.is_empty() && self.earlier_refusals.remove(&index);
+                if !is_first || refusal.starts_with("\n\n") {
+                    return Ok(());
+                }
+                delta.set(REFUSAL, &format!("\n\n{refusal}").into())
+            })
+        })
+    }
+
+    /// Writes the data of an event.
+    pub fn write_data(&mut self, out: &mut BytesMut, data: &[u8]) {
         self.has_written = true;
         write_plain_event(out, data);
     }
@@ -140,7 +162,9 @@ impl ChatEventWriter {
         let index = choice.index;
         self.open(out, index)?;
         self.write_delta(out, index, &choice.text_delta())?;
-        let first = self.choices.entry(index).or_default().add(&choice.calls);
+        let written = self.choices.entry(index).or_default();
+        written.is_refused |= !choice.refusal.is_empty();
+        let first = written.add(&choice.calls);
         self.write_delta(out, index, &choice.calls.to_delta(first))?;
         match choice.finish_reason {
             Some(reason) => self.finish(out, index, reason),
@@ -196,14 +220,11 @@ impl ChatEventWriter {
     ) -> Result<()> {
         let empty = Document::empty();
         let template = self.template.as_ref().unwrap_or(&empty);
-        let mut event = event_with(template, index, delta, finish_reason)?;
+        let mut event = parse(event_with(template, index, delta, finish_reason)?)?;
         let is_last = self.choices.values().all(|choice| choice.is_finished);
         if let Some(usage) = self.usage.take_if(|_| finish_reason.is_some() && is_last) {
-            let mut ended = parse(event)?;
-            ended.set(USAGE, &usage)?;
-            event = ended.to_bytes();
+            event.set(USAGE, &usage)?;
         }
-        self.write_data(out, &event);
-        Ok(())
+        self.write_model_event(out, event)
     }
 }

@@ -171,6 +171,10 @@ impl LastChoice {
         Ok(())
     }
 
+    pub const fn has_refusal(&self) -> bool {
+        !self.refusal.is_empty()
+    }
+
     /// Makes text that policies held back a part of the refusal that it belongs to.
     pub fn continue_refusal(&mut self) {
         let rest = std::mem::take(&mut self.content);

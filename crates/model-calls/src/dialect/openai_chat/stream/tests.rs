@@ -258,11 +258,13 @@ fn of_second_answer(events: &[Bytes]) -> Vec<Bytes> {
 #[test]
 fn a_second_answer_continues_the_first() {
     let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
+    writer.begin_answer();
     // The end of the first answer is not sent.
     pass(&mut writer, &mut out, &two_calls(), &mut |form| {
         form.pointer("/candidates/0/finishReason").is_none()
     });
     let second = of_second_answer(&two_calls());
+    writer.begin_answer();
     pass(&mut writer, &mut out, &second, &mut |_| true);
     writer.write_end(&mut out).unwrap();
 
@@ -480,6 +482,7 @@ fn a_later_answer_keeps_all_but_its_opening() {
     tail.push(finish("tool_calls"));
     let second = of_second_answer(&events(&[], &tail));
 
+    writer.begin_answer();
     pass(&mut writer, &mut out, &second, &mut |_| true);
     writer.write_end(&mut out).unwrap();
 
@@ -512,6 +515,7 @@ fn a_later_answer_that_begins_with_a_text_has_the_id_of_the_first() {
         event(json!({}), "stop".into()),
     ];
 
+    writer.begin_answer();
     pass(&mut writer, &mut out, &second, &mut |_| true);
     writer.write_end(&mut out).unwrap();
 
@@ -906,4 +910,90 @@ fn a_refusal_that_is_written_anew_stays_a_refusal() {
     assert_eq!(choice["message"]["refusal"], "I cannot");
     assert_eq!(choice["message"]["content"], Value::Null);
     assert_eq!(choice["finish_reason"], "stop");
+}
+
+/// Passes two answers, of which the first has no end, as the agent receives them.
+fn two_answers(first: &[Bytes], second: &[Bytes], edit: Edit<'_>) -> (String, String, Vec<String>) {
+    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
+    writer.begin_answer();
+    pass(&mut writer, &mut out, first, &mut |form| {
+        form.pointer("/candidates/0/finishReason").is_none()
+    });
+    writer.begin_answer();
+    pass(&mut writer, &mut out, &of_second_answer(second), edit);
+    writer.write_end(&mut out).unwrap();
+    received_refusal(&sent(&out))
+}
+
+#[test]
+fn a_text_behind_a_refused_answer_is_content() {
+    let second = events(
+        &[],
+        &[
+            json!({ "index": 0, "delta": { "role": "assistant", "content": "Sure." },
+            "finish_reason": "stop" }),
+        ],
+    );
+    let received = two_answers(&refusal(&["I cannot"]), &second, &mut |form| {
+        if let Some(part) = form.pointer_mut("/candidates/0/content/parts/0") {
+            part["text"] = "\n\nSure.".into();
+        }
+        true
+    });
+    let expected = ("I cannot", "\n\nSure.");
+    assert_eq!((received.0.as_str(), received.1.as_str()), expected);
+}
+
+#[test]
+fn the_refusals_of_two_answers_are_separated_once() {
+    let first = refusal(&["I can", "not"]);
+    let second = refusal(&["Still", " no"]);
+    let received = two_answers(&first, &second, &mut |_| true);
+    assert_eq!(received.0, "I cannot\n\nStill no");
+    assert_eq!(received.1, "");
+
+    // A piece that is held back needs no separator, the one that follows does.
+    let received = two_answers(&first, &second, &mut |form| {
+        if let Some(part) = form.pointer_mut("/candidates/0/content/parts/0")
+            && part["text"] == "Still"
+        {
+            part["text"] = "".into();
+        }
+        true
+    });
+    assert_eq!(received.0, "I cannot\n\n no");
+
+    let last = json!({ "index": 0, "delta": { "refusal": "No" }, "finish_reason": "stop" });
+    let received = two_answers(&first, &events(&[], &[last]), &mut |_| true);
+    assert_eq!(received.0, "I cannot\n\nNo");
+}
+
+#[test]
+fn the_end_of_a_refusal_that_an_error_releases_is_of_the_refusal() {
+    let mut events = refusal(&["I can"]);
+    events.pop();
+    events.push(
+        json!({ "error": { "message": "overloaded" } })
+            .to_string()
+            .into(),
+    );
+    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
+    pass(&mut writer, &mut out, &events, &mut |form| {
+        if form.get("error").is_some() {
+            let content = json!({ "role": "model", "parts": [{ "text": "can" }] });
+            form["candidates"] = json!([{ "index": 0, "content": content }]);
+        } else if let Some(part) = form.pointer_mut("/candidates/0/content/parts/0") {
+            part["text"] = "I ".into();
+        }
+        true
+    });
+    let sent = sent(&out);
+    let released: Vec<&String> = sent.iter().filter(|event| event.contains("can")).collect();
+    let [released] = released.as_slice() else {
+        panic!("{sent:#?}");
+    };
+    assert!(
+        released.contains(r#""delta":{"refusal":"can"}"#),
+        "{released}"
+    );
 }

@@ -84,7 +84,6 @@ impl ChatChunkWriter {
         choices: &mut [EventChoice],
         edit: ChunkEdit<'_>,
     ) -> Result<()> {
-        self.events.note_answer(&event, choices)?;
         let is_left = self.events.continue_message(&mut event, choices)?;
         if !is_left && !edit.is_edited() && !self.has_failed {
             return Ok(());
@@ -148,7 +147,8 @@ impl ChatChunkWriter {
         Ok(())
     }
 
-    /// Writes a synthetic choice. Its thought has the name of those before it.
+    /// Writes a synthetic choice. Its thought has the name of those before it, and a text that
+    /// policies held back is of the refusal before it.
     fn write_synthetic_choice(
         &mut self,
         out: &mut BytesMut,
@@ -156,6 +156,9 @@ impl ChatChunkWriter {
     ) -> Result<()> {
         let details = self.details.get(&choice.index);
         choice.thought_name = details.and_then(|details| details.name);
+        if choice.finish_reason.is_none() && self.events.is_refused(choice.index) {
+            choice.continue_refusal();
+        }
         self.events.write_synthetic_choice(out, &choice)
     }
 
@@ -170,7 +173,7 @@ impl ChatChunkWriter {
 
     /// Writes an event that differs from the latest one in its text only. Returns `None` if it
     /// does not.
-    fn write_alike(&self, out: &mut BytesMut, chunk: &ResponseDocument) -> Option<()> {
+    fn write_alike(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Option<()> {
         let alike = self.alike.as_ref().filter(|_| chunk.is_text())?;
         let [data] = chunk.original_events()? else {
             return None;
@@ -181,7 +184,7 @@ impl ChatChunkWriter {
         }
         alike.text_of(data)?;
         if !chunk.is_edited() {
-            write_plain_event(out, data);
+            self.events.write_data(out, data);
             return Some(());
         }
         let mut texts = chunk.plain_texts();
@@ -189,7 +192,7 @@ impl ChatChunkWriter {
             return None;
         };
         if !text.is_empty() {
-            write_plain_event(out, &alike.with_text(data, text)?);
+            self.events.write_data(out, &alike.with_text(data, text)?);
         }
         Some(())
     }
@@ -207,8 +210,7 @@ impl ChatChunkWriter {
             let details = self.details.remove(&choice.index).unwrap_or_default();
             waits |= details.waits();
             choice.add_details(details)?;
-            let written = self.events.choices.get(&choice.index);
-            if written.is_some_and(|written| written.is_refused) {
+            if self.events.is_refused(choice.index) {
                 choice.continue_refusal();
             }
         }
@@ -216,10 +218,6 @@ impl ChatChunkWriter {
         let is_complete = last.choices.iter().any(LastChoice::is_finished);
         if let (None, Some(choice)) = (&self.events.template, last.choices.first()) {
             self.events.set_template(&choice.template)?;
-        }
-        for choice in &last.choices {
-            let event = &choice.template;
-            self.events.note_answer(event, &read_choices(event)?)?;
         }
         let is_regular = last.choices.iter().all(|choice| choice.has_regular_calls);
         if !edit.is_edited() && !has_calls && is_regular && !waits {
@@ -253,6 +251,7 @@ impl ChatChunkWriter {
     fn note_last(&mut self, choice: &LastChoice) -> u64 {
         let written = self.events.choices.entry(choice.index).or_default();
         written.is_finished |= choice.is_finished();
+        written.is_refused |= choice.has_refusal();
         written.add(&choice.calls)
     }
 
@@ -327,7 +326,7 @@ impl ChatChunkWriter {
 
 impl WriteChunks for ChatChunkWriter {
     fn begin_answer(&mut self) {
-        self.events.has_later_answer = self.events.has_written;
+        self.events.begin_answer();
     }
 
     fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<()> {

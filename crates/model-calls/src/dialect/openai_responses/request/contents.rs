@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::{SOURCE, source_of, with_source},
-    document::{Document, try_any},
+    document::{Document, is_set, try_any},
     error::Result,
     google::fields::{CONTENTS, FUNCTION_RESPONSE, PARTS},
     openai_responses::{
         calls::{ToolCallKind, call_id},
-        fields::{ID, NAME},
+        fields::{CALL_ID, ID, NAME, TYPE},
         preceding::{is_same_reasoning, reasoning_of},
         request::{
             content::{read_blocks, write_blocks},
@@ -161,7 +161,7 @@ fn calls_without_result(
 ///
 /// INVARIANT: nothing is inserted between a reasoning item and the item that follows it, and
 /// a reasoning item is removed with that item. The items of the model behind it lose their ids,
-/// with which the API would require it. The agent has reasoning whose call was denied, without the
+/// with which the API would require it, unless others refer to these. The agent has reasoning whose call was denied, without the
 /// call: it goes upstream with the call only.
 struct ItemWriter<'a> {
     items: &'a [InputItem],
@@ -262,6 +262,14 @@ impl ItemWriter<'_> {
                         self.has_lost_reasoning = false;
                     }
                 }
+                InputKind::Hidden if is_search(&item.document)? => {
+                    self.keep_waiting();
+                    let mut written = item.written();
+                    if self.has_lost_reasoning {
+                        written.iter_mut().try_for_each(remove_id)?;
+                    }
+                    self.written.extend(written);
+                }
                 InputKind::System | InputKind::Hidden if !self.waiting.is_empty() => {
                     self.waiting.push(index);
                 }
@@ -302,9 +310,23 @@ impl ItemWriter<'_> {
     }
 }
 
-/// Removes the id of an item.
+/// Returns whether a hidden item is a call of the model, which its reasoning belongs to.
+fn is_search(item: &Document) -> Result<bool> {
+    Ok(item.string(TYPE)?.as_deref() == Some("tool_search_call"))
+}
+
+/// Removes the id of an item, unless the item has to have it or its result names it.
 fn remove_id(item: &mut Bytes) -> Result<()> {
     let mut document = Document::from_checked(item.clone())?;
+    let is_named = match document.string(TYPE)?.as_deref() {
+        Some("local_shell_call" | "mcp_approval_request") => true,
+        Some(_) | None => {
+            ToolCallKind::of_call(&document)?.is_some() && !is_set(&document, CALL_ID)?
+        }
+    };
+    if is_named {
+        return Ok(());
+    }
     document.remove(ID)?;
     *item = document.to_bytes();
     Ok(())

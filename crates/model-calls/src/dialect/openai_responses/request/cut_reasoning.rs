@@ -7,10 +7,8 @@ use serde_json::Value;
 use crate::dialect::{
     document::{Document, first_byte, is_set, write_array},
     error::Result,
-    openai_responses::fields::{INPUT, STATUS, TYPE},
+    openai_responses::fields::{CONTENT, ENCRYPTED_CONTENT, INPUT, STATUS, TYPE},
 };
-
-const ENCRYPTED_CONTENT: &[&str] = &["encrypted_content"];
 
 /// Removes incomplete reasoning without encrypted content from the input, unless the API stores
 /// responses.
@@ -19,11 +17,11 @@ pub fn remove_cut_reasoning(body: &mut Document) -> Result<()> {
     if is_stored || first_byte(body, INPUT)? != Some(b'[') {
         return Ok(());
     }
-    let items = body.list(INPUT)?.unwrap_or_default();
+    let items = body.children(INPUT)?.unwrap_or_default();
     let mut kept: Vec<Bytes> = Vec::with_capacity(items.len());
     for item in &items {
-        if !is_cut(&Document::from_checked(item.clone())?)? {
-            kept.push(item.clone());
+        if !is_cut(item)? {
+            kept.push(item.to_bytes());
         }
     }
     if kept.len() < items.len() {
@@ -32,8 +30,14 @@ pub fn remove_cut_reasoning(body: &mut Document) -> Result<()> {
     Ok(())
 }
 
+/// Returns whether an item is reasoning that was cut off. Open reasoning, which has texts, can be
+/// read.
 fn is_cut(item: &Document) -> Result<bool> {
-    Ok(item.string(TYPE)?.as_deref() == Some("reasoning")
-        && item.string(STATUS)?.as_deref() == Some("incomplete")
-        && !is_set(item, ENCRYPTED_CONTENT)?)
+    if item.string(TYPE)?.as_deref() != Some("reasoning")
+        || item.string(STATUS)?.as_deref() != Some("incomplete")
+        || is_set(item, ENCRYPTED_CONTENT)?
+    {
+        return Ok(false);
+    }
+    Ok(!is_set(item, CONTENT)? || item.list(CONTENT)?.unwrap_or_default().is_empty())
 }

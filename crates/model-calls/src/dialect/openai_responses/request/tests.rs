@@ -208,6 +208,59 @@ fn a_call_behind_removed_reasoning_loses_its_id() {
     assert_eq!(opened.close(), expected);
 }
 
+/// The items `step` of the model, between two prompts, after a hook removed its texts.
+fn without_texts(step: &[Value]) -> Vec<Value> {
+    let user = |text: &str| json!({ "role": "user", "content": text });
+    let input = [&[user("hi")], step, &[user("next")]].concat();
+    let mut opened = Opened::new(&json!({ "model": "gpt-x", "input": input }));
+    opened.write(&json!({ "messages": [user("hi"), user("next")] }));
+    let closed = opened.close();
+    let items = closed["input"].as_array().unwrap();
+    items[1..items.len() - 1].to_vec()
+}
+
+fn reasoning() -> Value {
+    json!({ "type": "reasoning", "id": "rs_1", "summary": [] })
+}
+
+fn message_of_model() -> Value {
+    json!({ "type": "message", "id": "msg_1", "role": "assistant", "content": "I look" })
+}
+
+#[test]
+fn items_that_others_refer_to_keep_their_ids_without_their_reasoning() {
+    for items in [
+        [
+            json!({ "type": "mcp_approval_request", "id": "mcpr_1", "name": "f", "server_label": "s", "arguments": "{}" }),
+            json!({ "type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": true }),
+        ],
+        [
+            json!({ "type": "local_shell_call", "id": "lsh_1", "call_id": "c1", "status": "completed",
+                "action": { "type": "exec", "command": ["ls"], "env": {} } }),
+            json!({ "type": "local_shell_call_output", "id": "lsh_1", "output": "a" }),
+        ],
+        [
+            json!({ "type": "function_call", "id": "c1", "name": "f", "arguments": "{}" }),
+            json!({ "type": "function_call_output", "call_id": "c1", "output": "a" }),
+        ],
+    ] {
+        let step = [&[reasoning(), message_of_model()], items.as_slice()].concat();
+        assert_eq!(without_texts(&step), items);
+    }
+}
+
+#[test]
+fn reasoning_in_front_of_a_search_for_tools_stays_with_it() {
+    let search = json!({ "type": "tool_search_call", "execution": "server", "id": "tsc_1", "call_id": null });
+    let step = [reasoning(), search.clone(), message_of_model()];
+    assert_eq!(without_texts(&step), [reasoning(), search.clone()]);
+
+    let step = [reasoning(), message_of_model(), search.clone()];
+    let mut without_id = search;
+    without_id.as_object_mut().unwrap().remove("id");
+    assert_eq!(without_texts(&step), [without_id]);
+}
+
 /// A request after the result of its function call was replaced by `hidden`.
 fn with_hidden_result(request: &Value) -> Value {
     let mut opened = Opened::new(request);
@@ -896,13 +949,16 @@ fn reasoning_that_was_cut_off_is_removed_unless_it_is_stored() {
     let cut = json!({ "type": "reasoning", "id": "rs_1", "summary": [], "status": "incomplete" });
     let mut kept = cut.clone();
     kept["encrypted_content"] = "gAAA".into();
+    // A server with open reasoning reads its texts.
+    let mut open = cut.clone();
+    open["content"] = json!([{ "type": "reasoning_text", "text": "Let me" }]);
     let text = json!({ "role": "assistant", "content": "denied" });
     for (store, expected) in [
-        (json!(false), json!([kept, text])),
-        (json!(true), json!([kept, cut, text])),
-        (Value::Null, json!([kept, cut, text])),
+        (json!(false), json!([kept, open, text])),
+        (json!(true), json!([kept, cut, open, text])),
+        (Value::Null, json!([kept, cut, open, text])),
     ] {
-        let input = json!([kept, cut, text]);
+        let input = json!([kept, cut, open, text]);
         let request = json!({ "model": "gpt-x", "input": input, "store": store });
         assert_eq!(Opened::new(&request).close()["input"], expected, "{store}");
     }

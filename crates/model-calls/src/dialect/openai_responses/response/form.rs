@@ -73,7 +73,7 @@ pub fn check_copy(body: &Document) -> Result<()> {
     let mut whole = String::new();
     for item in body.children(OUTPUT)?.unwrap_or_default() {
         if OutputKind::of(&item)? == OutputKind::Message {
-            whole.extend(item_texts(&item)?.into_iter().map(|(_, text)| text));
+            whole.extend(item_texts(&item)?.into_iter().map(|complete| complete.text));
         }
     }
     if copy == whole {

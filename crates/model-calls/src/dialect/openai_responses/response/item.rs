@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::IS_REFUSAL,
-    document::{Document, first_byte, insert},
+    document::{Document, first_byte, insert, try_any},
     error::Result,
     openai_responses::{
         calls::{ToolCallKind, call_id},
-        fields::{CONTENT, SUMMARY, TEXT, TYPE},
+        fields::{CONTENT, SUMMARY, TYPE},
         preceding::add_items,
         visible_fields::visible_fields,
     },
@@ -141,14 +141,33 @@ pub fn call_part(kind: ToolCallKind, item: &Document) -> Result<Value> {
     Ok(json!({ "functionCall": call }))
 }
 
-/// Returns the texts of an item with their slots.
-pub fn item_texts(item: &Document) -> Result<Vec<(ItemSlot, String)>> {
+/// A complete text of an item, or the beginning of one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct CompleteText {
+    pub slot: ItemSlot,
+    pub text: String,
+    /// True if it is a refusal of the model.
+    pub is_refusal: bool,
+}
+
+impl CompleteText {
+    /// Reads the text in a field of a block or an event.
+    pub fn read(slot: ItemSlot, field: &str, holder: &Document) -> Result<Self> {
+        Ok(Self {
+            slot,
+            text: holder.string(&[field])?.unwrap_or_default(),
+            is_refusal: field == "refusal",
+        })
+    }
+}
+
+/// Returns the texts of an item.
+pub fn item_texts(item: &Document) -> Result<Vec<CompleteText>> {
     let mut texts = Vec::new();
     for (field, slot) in BLOCK_LISTS {
         for (index, block) in (0..).zip(item.children(field)?.unwrap_or_default()) {
             if let Some(field) = text_field(&block)? {
-                let text = block.string(&[field])?;
-                texts.push((slot(index), text.unwrap_or_default()));
+                texts.push(CompleteText::read(slot(index), field, &block)?);
             }
         }
     }
@@ -157,7 +176,7 @@ pub fn item_texts(item: &Document) -> Result<Vec<(ItemSlot, String)>> {
 
 /// Returns whether any text of a message is a refusal of the model.
 pub fn has_refusal(item: &Document) -> Result<bool> {
-    let blocks = item.children(CONTENT)?.unwrap_or_default();
-    let is_refusal = |block: &Document| block.has(&["refusal"]) && !block.has(TEXT);
-    Ok(blocks.iter().any(is_refusal))
+    try_any(item.children(CONTENT)?.unwrap_or_default(), |block| {
+        Ok(text_field(&block)? == Some("refusal"))
+    })
 }

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::{is_refusal, remove_labels},
-    document::{Document, to_document, to_value, try_any},
+    document::{Document, to_document, try_any, write_array},
     error::Result,
     google::part::Part,
     openai::usage::CountFields,
     openai_responses::{
         calls::arguments_text,
         chunk_view::ChunkView,
-        fields::{CONTENT, ID, NAME, OUTPUT, STATUS, SUMMARY},
+        fields::{CONTENT, ID, INCOMPLETE_DETAILS, NAME, OUTPUT, STATUS, SUMMARY},
         preceding::current_items,
         response::{
             item::{OutputKind, has_refusal},
@@ -24,8 +24,6 @@ use crate::dialect::{
 
 /// Names of the token counts.
 pub const COUNTS: CountFields = CountFields(["input_tokens", "output_tokens", "total_tokens"]);
-
-const INCOMPLETE_DETAILS: &[&str] = &["incomplete_details"];
 
 /// Maximum length of the part of an id that names its response, in characters. The API
 /// accepts ids of at most 64.
@@ -157,7 +155,7 @@ fn remove_unseen(item: &mut Document) -> Result<()> {
 }
 
 /// Returns the response of a view without an original.
-pub fn new_response(view: &ChunkView) -> Result<Value> {
+pub fn new_response(view: &ChunkView) -> Result<Document> {
     let id = match view.response_id.as_deref().unwrap_or("hookgate") {
         id if id.starts_with("resp_") => id.to_owned(),
         id => format!("resp_{id}"),
@@ -166,24 +164,21 @@ pub fn new_response(view: &ChunkView) -> Result<Value> {
     let mut output = Vec::new();
     for part in &view.parts {
         for item in new_items(&mut ids, part)? {
-            output.push(to_value(&item)?);
+            output.push(item.to_bytes());
         }
     }
-    let is_refused = view.parts.iter().any(Part::is_refusal);
-    let reason = view.finish_reason.as_deref();
-    let (status, details) = status_of(reason.filter(|reason| !(is_refused && is_refusal(reason))));
-    Ok(json!({
+    let mut response = to_document(&json!({
         "id": id,
         "object": "response",
         "created_at": unix_seconds(),
-        "status": status,
+        "status": "completed",
         "background": false,
         "error": null,
-        "incomplete_details": details,
+        "incomplete_details": null,
         "instructions": null,
         "max_output_tokens": null,
         "model": view.model.as_deref().unwrap_or_default(),
-        "output": output,
+        "output": [],
         "parallel_tool_calls": true,
         "previous_response_id": null,
         "reasoning": { "effort": null, "summary": null },
@@ -197,7 +192,10 @@ pub fn new_response(view: &ChunkView) -> Result<Value> {
         "usage": new_usage(&view.usage.clone().unwrap_or_default())?,
         "user": null,
         "metadata": {},
-    }))
+    }))?;
+    response.set_bytes(OUTPUT, write_array(output))?;
+    set_finish_reason(&mut response, view.finish_reason.as_deref())?;
+    Ok(response)
 }
 
 fn unix_seconds() -> u64 {

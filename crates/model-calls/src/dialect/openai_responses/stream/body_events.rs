@@ -4,19 +4,13 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::{Document, elements, first_byte, insert, to_document},
+    document::{Document, elements, first_byte, to_document},
     error::Result,
     openai_responses::{
-        fields::{ERROR, ID, ITEM, OUTPUT, OUTPUT_TEXT, STATUS, TYPE, USAGE, clear_marks, parse},
-        response::item::{BLOCK_LISTS, ItemSlot, OutputKind, text_field},
-        stream::{
-            event::{DELTA, PART, RESPONSE},
-            item_events::{beginning_of, text_input},
-        },
+        fields::{ERROR, INCOMPLETE_DETAILS, OUTPUT, OUTPUT_TEXT, STATUS, TYPE, USAGE, parse},
+        stream::{event::RESPONSE, item_events::complete_events},
     },
 };
-
-const INCOMPLETE_DETAILS: &[&str] = &["incomplete_details"];
 
 /// Returns the events of a stream that a server sent as one JSON body.
 ///
@@ -50,8 +44,10 @@ fn response_events(response: &Document) -> Result<Vec<Bytes>> {
     for name in ["response.created", "response.in_progress"] {
         events.push(name, json!({}), RESPONSE, started.to_bytes())?;
     }
-    for (index, item) in response.children(OUTPUT)?.iter().flatten().enumerate() {
-        events.push_item(index, item)?;
+    for (index, item) in (0..).zip(response.children(OUTPUT)?.iter().flatten()) {
+        for event in complete_events(index, item)? {
+            events.push(&event.name, event.place, &[event.field], event.value)?;
+        }
     }
     if let Some(name) = end_of(response)? {
         events.push(&name, json!({}), RESPONSE, response.to_bytes())?;
@@ -85,75 +81,5 @@ impl EventList {
         event.set_bytes(field, value)?;
         self.0.push(event.to_bytes());
         Ok(())
-    }
-
-    /// Adds the events of an item. Clients expect texts and arguments in pieces.
-    fn push_item(&mut self, index: usize, item: &Document) -> Result<()> {
-        let place = json!({ "output_index": index });
-        let mut inner = place.clone();
-        if let Some(id) = item.string(ID)? {
-            insert(&mut inner, "item_id", id);
-        }
-        let start = beginning_of(item)?.to_bytes();
-        self.push("response.output_item.added", place.clone(), ITEM, start)?;
-        let kind = OutputKind::of(item)?;
-        if kind.is_streamed() {
-            for (field, slot) in BLOCK_LISTS {
-                for (position, block) in (0..).zip(item.children(field)?.unwrap_or_default()) {
-                    self.push_block(kind, slot(position), &inner, &block)?;
-                }
-            }
-        } else if let Some(field) = text_input(item)? {
-            let named = item.string(TYPE)?.unwrap_or_default();
-            let text = item.bytes_of(&[field])?.unwrap_or_default();
-            let delta = format!("response.{named}_{field}.delta");
-            self.push(&delta, inner.clone(), DELTA, text.clone())?;
-            let done = format!("response.{named}_{field}.done");
-            self.push(&done, inner, &[field], text)?;
-        }
-        self.push("response.output_item.done", place, ITEM, item.to_bytes())
-    }
-
-    /// Adds the events of a block of a message or of reasoning.
-    fn push_block(
-        &mut self,
-        kind: OutputKind,
-        slot: ItemSlot,
-        item: &Value,
-        block: &Document,
-    ) -> Result<()> {
-        let field = text_field(block)?;
-        let (part, text) = match (slot, kind, field) {
-            (ItemSlot::Summary(_), ..) => ("reasoning_summary_part", "reasoning_summary_text"),
-            (_, OutputKind::Reasoning, _) => ("content_part", "reasoning_text"),
-            (_, _, Some("refusal")) => ("content_part", "refusal"),
-            _ => ("content_part", "output_text"),
-        };
-        let mut place = item.clone();
-        match slot {
-            ItemSlot::Summary(position) => insert(&mut place, "summary_index", position),
-            ItemSlot::Content(position) => insert(&mut place, "content_index", position),
-        }
-        let mut start = block.clone();
-        if let Some(field) = field {
-            start.set(&[field], &json!(""))?;
-            clear_marks(&mut start)?;
-        }
-        let added = format!("response.{part}.added");
-        self.push(&added, place.clone(), PART, start.to_bytes())?;
-        if let Some(field) = field {
-            let value = block.bytes_of(&[field])?.unwrap_or_default();
-            let mut texts = place.clone();
-            if text == "output_text" {
-                insert(&mut texts, "logprobs", json!([]));
-            }
-            let delta = format!("response.{text}.delta");
-            self.push(&delta, texts.clone(), DELTA, value.clone())?;
-            let done = format!("response.{text}.done");
-            let field = if text == "refusal" { "refusal" } else { "text" };
-            self.push(&done, texts, &[field], value)?;
-        }
-        let done = format!("response.{part}.done");
-        self.push(&done, place, PART, block.to_bytes())
     }
 }

@@ -6,8 +6,8 @@ use crate::dialect::{
     document::{Document, first_byte, integer},
     error::{Result, field_error},
     openai_responses::{
-        fields::{CONTENT, ITEM, TYPE, parse},
-        response::item::{ItemSlot, item_texts, text_field},
+        fields::{ITEM, TYPE, parse},
+        response::item::{CompleteText, ItemSlot, item_texts, text_field},
     },
     sse_event::check_event_name,
 };
@@ -109,25 +109,22 @@ impl StreamEvent {
         self.name.contains("reasoning")
     }
 
-    /// Returns the complete texts in the event, with their slots. Each text repeats what
-    /// earlier events held of it.
-    pub fn complete_texts(&self) -> Result<Vec<(ItemSlot, String)>> {
+    /// Returns the complete texts in the event. Each text repeats what earlier events held of it.
+    pub fn complete_texts(&self) -> Result<Vec<CompleteText>> {
         match self.class {
             EventClass::ItemAdded | EventClass::ItemDone => item_texts(&self.item()?),
             EventClass::TextDone(field) => {
-                let text = self.document.string(&[field])?;
-                Ok(vec![(self.slot()?, text.unwrap_or_default())])
+                let text = CompleteText::read(self.slot()?, field, &self.document)?;
+                Ok(vec![text])
             }
             EventClass::PartAdded | EventClass::PartDone => {
                 let Some(part) = self.document.child(PART)? else {
                     return Ok(Vec::new());
                 };
-                let text = match text_field(&part)? {
-                    Some(field) => part.string(&[field])?,
-                    None => None,
+                let Some(field) = text_field(&part)? else {
+                    return Ok(Vec::new());
                 };
-                let slot = self.slot()?;
-                Ok(text.into_iter().map(|text| (slot, text)).collect())
+                Ok(vec![CompleteText::read(self.slot()?, field, &part)?])
             }
             EventClass::Created
             | EventClass::Progress
@@ -136,24 +133,6 @@ impl StreamEvent {
             | EventClass::Failed
             | EventClass::Other => Ok(Vec::new()),
         }
-    }
-
-    /// Returns whether the text in a slot is a refusal of the model.
-    pub fn is_refusal(&self, slot: ItemSlot) -> Result<bool> {
-        let block = match (self.class, slot) {
-            (EventClass::Delta, _) => return Ok(self.name == REFUSAL_DELTA),
-            (EventClass::TextDone(field), _) => return Ok(field == "refusal"),
-            (EventClass::PartAdded | EventClass::PartDone, _) => self.document.child(PART)?,
-            (_, ItemSlot::Content(index)) => {
-                let blocks = self.item()?.children(CONTENT)?.unwrap_or_default();
-                blocks
-                    .into_iter()
-                    .zip(0..)
-                    .find_map(|(block, number)| (number == index).then_some(block))
-            }
-            (_, ItemSlot::Summary(_)) => None,
-        };
-        Ok(text_field(&block.unwrap_or_default())? == Some("refusal"))
     }
 
     /// Returns whether a text ends with the event.

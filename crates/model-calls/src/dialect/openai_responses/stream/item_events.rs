@@ -1,16 +1,16 @@
-//! Events of a complete item: as upstream sent them, with other arguments, synthetic or.
+//! Events of a complete item: as upstream sent them, with other arguments, or synthetic.
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::{Document, first_byte, to_document, to_value},
+    document::{Document, first_byte, insert, read_json, to_document},
     error::Result,
     google::part::Part,
     openai_responses::{
         calls::ToolCallKind,
-        fields::{ARGUMENTS, ID, INPUT, ITEM, STATUS, TYPE},
-        response::item::{BLOCK_LISTS, OutputKind, item_parts},
+        fields::{ARGUMENTS, ID, INPUT, ITEM, STATUS, TYPE, clear_marks},
+        response::item::{BLOCK_LISTS, ItemSlot, OutputKind, item_parts, text_field},
         stream::{
             event::{DELTA, EventClass, OBFUSCATION, StreamEvent},
             sender::EventSender,
@@ -112,25 +112,109 @@ pub fn send_complete(
     index: u64,
     item: &Document,
 ) -> Result<()> {
-    let (start, field) = (beginning_of(item)?, text_input(item)?);
-    let with_item = |item: &Document| -> Result<Value> {
-        Ok(json!({ "output_index": index, "item": to_value(item)? }))
-    };
-    sender.send_synthetic(out, "response.output_item.added", with_item(&start)?);
-    if let Some(field) = field {
-        let text = item.string(&[field])?.unwrap_or_default();
-        let id = item.string(ID)?;
-        let name = format!(
-            "response.{}_{field}",
-            item.string(TYPE)?.unwrap_or_default()
-        );
-        let delta = json!({ "item_id": id, "output_index": index, "delta": text });
-        sender.send_synthetic(out, &format!("{name}.delta"), delta);
-        let done = json!({ "item_id": id, "output_index": index, field: text });
-        sender.send_synthetic(out, &format!("{name}.done"), done);
+    for event in complete_events(index, item)? {
+        let mut fields = event.place;
+        insert(&mut fields, event.field, read_json::<Value>(&event.value)?);
+        sender.send_synthetic(out, &event.name, fields);
     }
-    sender.send_synthetic(out, "response.output_item.done", with_item(item)?);
     Ok(())
+}
+
+/// An event of a complete item.
+#[derive(Debug)]
+pub struct ItemEvent {
+    pub name: String,
+    /// Fields with the place of the item, or of a text in it.
+    pub place: Value,
+    /// Name of the field that holds `value`.
+    pub field: &'static str,
+    pub value: Bytes,
+}
+
+impl ItemEvent {
+    fn new(name: &str, place: &Value, field: &'static str, value: Bytes) -> Self {
+        Self {
+            name: format!("response.{name}"),
+            place: place.clone(),
+            field,
+            value,
+        }
+    }
+}
+
+/// Returns the events of a complete item. Clients expect texts and arguments in pieces.
+pub fn complete_events(index: u64, item: &Document) -> Result<Vec<ItemEvent>> {
+    let place = json!({ "output_index": index });
+    let mut inner = place.clone();
+    if let Some(id) = item.string(ID)? {
+        insert(&mut inner, "item_id", id);
+    }
+    let start = beginning_of(item)?.to_bytes();
+    let mut events = vec![ItemEvent::new("output_item.added", &place, "item", start)];
+    let kind = OutputKind::of(item)?;
+    if kind.is_streamed() {
+        for (field, slot) in BLOCK_LISTS {
+            for (position, block) in (0..).zip(item.children(field)?.unwrap_or_default()) {
+                events.extend(block_events(kind, slot(position), &inner, &block)?);
+            }
+        }
+    }
+    if let Some(field) = text_input(item)?
+        && first_byte(item, &[field])? == Some(b'"')
+    {
+        let name = format!("{}_{field}", item.string(TYPE)?.unwrap_or_default());
+        let text = item.bytes_of(&[field])?.unwrap_or_default();
+        events.extend(text_events(&name, &inner, field, &text));
+    }
+    let done = item.to_bytes();
+    events.push(ItemEvent::new("output_item.done", &place, "item", done));
+    Ok(events)
+}
+
+/// Returns the events of a block of a message or of reasoning.
+fn block_events(
+    kind: OutputKind,
+    slot: ItemSlot,
+    item: &Value,
+    block: &Document,
+) -> Result<Vec<ItemEvent>> {
+    let field = text_field(block)?;
+    let (part, text) = match (slot, kind, field) {
+        (ItemSlot::Summary(_), ..) => ("reasoning_summary_part", "reasoning_summary_text"),
+        (_, OutputKind::Reasoning, _) => ("content_part", "reasoning_text"),
+        (_, _, Some("refusal")) => ("content_part", "refusal"),
+        _ => ("content_part", "output_text"),
+    };
+    let mut place = item.clone();
+    match slot {
+        ItemSlot::Summary(position) => insert(&mut place, "summary_index", position),
+        ItemSlot::Content(position) => insert(&mut place, "content_index", position),
+    }
+    let mut start = block.clone();
+    if let Some(field) = field {
+        start.set(&[field], &json!(""))?;
+        clear_marks(&mut start)?;
+    }
+    let added = format!("{part}.added");
+    let mut events = vec![ItemEvent::new(&added, &place, "part", start.to_bytes())];
+    if let Some(field) = field {
+        let value = block.bytes_of(&[field])?.unwrap_or_default();
+        let mut texts = place.clone();
+        if text == "output_text" {
+            insert(&mut texts, "logprobs", json!([]));
+        }
+        let field = if text == "refusal" { "refusal" } else { "text" };
+        events.extend(text_events(text, &texts, field, &value));
+    }
+    let done = format!("{part}.done");
+    events.push(ItemEvent::new(&done, &place, "part", block.to_bytes()));
+    Ok(events)
+}
+
+/// Returns the events of a text: one piece, and its end, which has the text in `field`.
+fn text_events(name: &str, place: &Value, field: &'static str, text: &Bytes) -> [ItemEvent; 2] {
+    [("delta", "delta"), ("done", field)]
+        .map(|(end, field)| ItemEvent::new(&format!("{name}.{end}"), place, field, text.clone()))
 }
 
 /// Returns a complete item as it begins: without its texts and the arguments that follow.

@@ -11,7 +11,7 @@ use crate::dialect::{
         fields::clear_marks,
         response::item::{ItemSlot, OutputKind},
         stream::{
-            event::{DELTA, EventClass, OBFUSCATION, StreamEvent},
+            event::{DELTA, EventClass, OBFUSCATION, REFUSAL_DELTA, StreamEvent},
             item_agreement::events_agree,
             item_events::{edited_item, send_complete, send_edited},
             open_items::OpenItem,
@@ -114,6 +114,7 @@ impl EventWriter {
                 }
             }
             None if upstream.is_none() && !text.is_empty() => self.sender.send(out, event, None)?,
+            None if event.name == REFUSAL_DELTA => self.write_refusal_piece(out, &text, view)?,
             None if !is_thought => self.write_text(out, &text, view)?,
             // A thought has no place outside of an item.
             None => self.sender.is_changed = true,
@@ -155,11 +156,16 @@ impl EventWriter {
         view: &ChunkView,
         upstream: u64,
     ) -> Result<()> {
-        let has_texts = !event.complete_texts()?.is_empty();
-        if event.class != EventClass::ItemDone || view.parts.is_empty() && has_texts {
+        let known = event.complete_texts()?;
+        if event.class != EventClass::ItemDone || view.parts.is_empty() && !known.is_empty() {
             self.sender.is_changed = true;
             let texts = view.parts.iter().filter_map(Part::plain_text);
-            return self.write_text(out, &texts.collect::<String>(), view);
+            let text: String = texts.collect();
+            return if known.iter().any(|complete| complete.is_refusal) {
+                self.write_refusal_piece(out, &text, view)
+            } else {
+                self.write_text(out, &text, view)
+            };
         }
         self.close_synthetic_items(out)?;
         let index = self.next_item(upstream);
@@ -177,9 +183,9 @@ impl EventWriter {
         event: &mut StreamEvent,
         item: &OpenItem,
     ) -> Result<()> {
-        let slots = item.texts.iter().map(|text| text.slot);
-        let edited = slots.filter(|slot| !item.is_unedited(*slot));
-        self.edited.extend(edited.map(|slot| (item.index, slot)));
+        let edited = item.texts.iter().filter(|text| !text.is_unedited());
+        self.edited
+            .extend(edited.map(|text| (item.index, text.slot)));
         self.done.insert(item.index, event.item()?);
         self.sender.send(out, event, Some(item.index))
     }
@@ -290,12 +296,14 @@ fn take_texts(
         if slot.is_none() {
             released.push_str(text);
         }
-        item.append(slot.map_or(own_slot, |(slot, _)| *slot), "", text);
+        item.append(slot.map_or(own_slot, |complete| complete.slot), "", text);
     }
-    for (slot, text) in slots {
-        let mut texts = item.texts.iter_mut();
-        if let Some(known) = texts.find(|known| known.slot == slot) {
-            known.read = text;
+    for complete in slots {
+        if let Some(known) = item.known_text_mut(complete.slot) {
+            known.read = complete.text;
+            if complete.is_refusal {
+                known.delta_name = REFUSAL_DELTA;
+            }
         }
     }
     Ok((!released.is_empty()).then_some((own_slot, released)))

@@ -1,5 +1,7 @@
 //! Items of which the agent has received the beginning, with their texts as sent.
 
+use std::collections::HashMap;
+
 use bytes::BytesMut;
 use serde_json::{Value, json};
 
@@ -32,6 +34,8 @@ pub struct OpenItem {
     /// The item as it began.
     item: Document,
     pub texts: Vec<OpenText>,
+    /// Indexes into `texts`, since a message may have many blocks.
+    positions: HashMap<ItemSlot, usize>,
 }
 
 /// A text of an open item.
@@ -70,6 +74,7 @@ impl OpenItem {
             id: item.string(ID)?.unwrap_or_default(),
             item,
             texts: Vec::new(),
+            positions: HashMap::new(),
         })
     }
 
@@ -84,7 +89,9 @@ impl OpenItem {
 
     /// Returns the text of a slot, which begins empty.
     pub fn text_mut(&mut self, slot: ItemSlot) -> Option<&mut OpenText> {
-        if !self.texts.iter().any(|text| text.slot == slot) {
+        let end = self.texts.len();
+        let position = *self.positions.entry(slot).or_insert(end);
+        if position == end {
             let delta_name = match (self.kind, slot) {
                 (_, ItemSlot::Summary(_)) => SUMMARY_DELTA,
                 (OutputKind::Reasoning, _) => REASONING_DELTA,
@@ -99,15 +106,28 @@ impl OpenItem {
                 progress: TextProgress::Open,
             });
         }
-        self.texts.iter_mut().find(|text| text.slot == slot)
+        self.texts.get_mut(position)
+    }
+
+    /// Returns the text of a slot, if it has begun.
+    pub fn known_text_mut(&mut self, slot: ItemSlot) -> Option<&mut OpenText> {
+        let position = self.positions.get(&slot)?;
+        self.texts.get_mut(*position)
+    }
+
+    fn text(&self, slot: ItemSlot) -> Option<&OpenText> {
+        let position = self.positions.get(&slot)?;
+        self.texts.get(*position)
     }
 
     /// Takes from an event which kind of text a slot holds, and whether it has ended.
     pub fn note(&mut self, event: &StreamEvent) -> Result<()> {
         let is_refusal = match (event.class, event.document.child(PART)?) {
-            (EventClass::PartAdded | EventClass::PartDone, Some(part)) => part.has(&["refusal"]),
+            (EventClass::PartAdded | EventClass::PartDone, Some(part)) => {
+                text_field(&part)? == Some("refusal")
+            }
             (EventClass::Delta, _) => event.name == REFUSAL_DELTA,
-            (EventClass::TextDone(_), _) => false,
+            (EventClass::TextDone(field), _) => field == "refusal",
             _ => return Ok(()),
         };
         let progress = match event.class {
@@ -126,14 +146,12 @@ impl OpenItem {
 
     /// Returns the text of a slot as sent.
     pub fn sent(&self, slot: ItemSlot) -> &str {
-        let text = self.texts.iter().find(|text| text.slot == slot);
-        text.map_or("", |text| text.sent.as_str())
+        self.text(slot).map_or("", |text| text.sent.as_str())
     }
 
     /// Returns whether the text of a slot is sent as upstream sent it, as far as it is sent.
     pub fn is_unedited(&self, slot: ItemSlot) -> bool {
-        let mut texts = self.texts.iter().filter(|text| text.slot == slot);
-        texts.all(|text| !text.is_removed && text.read.starts_with(&text.sent))
+        self.text(slot).is_none_or(OpenText::is_unedited)
     }
 
     /// Writes the texts as sent into an event that repeats them. Returns whether any differs.
@@ -204,11 +222,12 @@ impl OpenItem {
                 item.set(field, &blocks.into())?;
             }
         }
-        if !is_reasoning {
-            item.set(STATUS, &json!("completed"))?;
-        } else if item.has(STATUS) {
-            item.set(STATUS, &json!("incomplete"))?;
-        }
+        let status = if is_reasoning {
+            "incomplete"
+        } else {
+            "completed"
+        };
+        item.set(STATUS, &json!(status))?;
         Ok(item)
     }
 
@@ -220,8 +239,7 @@ impl OpenItem {
         slot: ItemSlot,
         text: &str,
     ) {
-        let known = self.texts.iter().find(|known| known.slot == slot);
-        let name = known.map_or(TEXT_DELTA, |known| known.delta_name);
+        let name = self.text(slot).map_or(TEXT_DELTA, |known| known.delta_name);
         let mut fields = self.fields(slot, "delta", &text.into());
         if name == TEXT_DELTA {
             insert(&mut fields, "logprobs", json!([]));
@@ -240,6 +258,11 @@ impl OpenItem {
 }
 
 impl OpenText {
+    /// Returns whether the text is sent as upstream sent it, as far as it is sent.
+    pub fn is_unedited(&self) -> bool {
+        !self.is_removed && self.read.starts_with(&self.sent)
+    }
+
     /// Returns the text as a block of its item.
     pub fn block(&self) -> Value {
         let sent = &self.sent;

@@ -15,11 +15,11 @@ use crate::dialect::{
         fields::{ERROR, MODEL, OUTPUT, OUTPUT_TEXT, USAGE},
         response::{
             form::read_envelope,
-            item::{ItemSlot, OutputKind, has_refusal, item_parts, item_parts_with},
+            item::{ItemSlot, OutputKind, item_parts, item_parts_with},
             object::{COUNTS, finish_reason},
         },
         stream::{
-            event::{DELTA, DONE, EventClass, RESPONSE, StreamEvent},
+            event::{DELTA, DONE, EventClass, REFUSAL_DELTA, RESPONSE, StreamEvent},
             event_labels::{check_blocks, visit_event},
             item_agreement::check_pieces,
             read_items::ReadItems,
@@ -236,7 +236,7 @@ impl EventReader {
         }
         let index = index.unwrap_or(0);
         self.texts.append(index, slot, &piece)?;
-        let is_refusal = event.is_refusal(slot)?;
+        let is_refusal = event.name == REFUSAL_DELTA;
         self.has_refusal |= is_refusal;
         self.alike = ReadPiece::new(&event, index, slot).filter(|_| !is_refusal);
         let mut part = json!({ "text": piece, SOURCE: 0 });
@@ -263,7 +263,6 @@ impl EventReader {
                     self.texts.remove(index);
                 }
                 self.items.end(event.output_index()?, kind)?;
-                self.has_refusal |= has_refusal(&item)?;
                 is_thought = kind == OutputKind::Reasoning;
                 if is_thought {
                     self.reasoning.push(item);
@@ -277,14 +276,15 @@ impl EventReader {
             _ => (),
         }
         let mut parts = Vec::new();
-        for (number, (slot, text)) in event.complete_texts()?.into_iter().enumerate() {
-            if let Some(new) = self.texts.complete(index, slot, &text)? {
+        for (number, complete) in event.complete_texts()?.iter().enumerate() {
+            let slot = complete.slot;
+            self.has_refusal |= complete.is_refusal;
+            if let Some(new) = self.texts.complete(index, slot, &complete.text)? {
                 let mut part = json!({ "text": new, SOURCE: number });
                 if is_thought || matches!(slot, ItemSlot::Summary(_)) {
                     insert(&mut part, "thought", true);
                 }
-                if event.is_refusal(slot)? {
-                    self.has_refusal = true;
+                if complete.is_refusal {
                     insert(&mut part, IS_REFUSAL, true);
                 }
                 parts.push(part);

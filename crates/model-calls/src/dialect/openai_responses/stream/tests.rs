@@ -71,6 +71,30 @@ fn a_whole_response_becomes_the_events_of_a_stream() {
 }
 
 #[test]
+fn a_call_without_arguments_in_a_whole_response_has_no_events_about_them() {
+    for mut item in [json!({}), json!({ "arguments": null })] {
+        for (key, value) in [("type", "function_call"), ("call_id", "c"), ("name", "now")] {
+            item[key] = value.into();
+        }
+        let body = response("r1", "completed", &[item]);
+        let events = body_events(&body.to_string().into()).unwrap();
+        let events = parsed(&written(&chunks_of(&events)));
+        let names: Vec<&str> = events
+            .iter()
+            .map(|event| event["type"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            names[2..],
+            [
+                "response.output_item.added",
+                "response.output_item.done",
+                "response.completed"
+            ]
+        );
+    }
+}
+
+#[test]
 fn an_item_may_begin_after_a_piece_without_an_index() {
     let mut data = stream_of("r1", &[text(&["a"])]);
     let piece = json!({ "type": "response.output_text.delta", "sequence_number": 2, "delta": "x" });
@@ -222,6 +246,8 @@ fn texts_without_pieces_are_seen() {
         assert_eq!(written(&chunks), sse(&data));
         assert!(!masked(&data).contains("secret"));
     }
+    let (text, _) = checked(&masked(&[first.clone(), last.clone()]));
+    assert_eq!(text, "*ecret");
 }
 
 /// A late denial: the model's stream breaks off, and a text of hooks follows.

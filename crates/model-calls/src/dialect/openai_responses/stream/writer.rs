@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     api_dialect::WriteChunks,
-    document::{Document, insert, to_document, to_value, try_any},
+    document::{Document, to_document, to_value, try_any},
     error::{DialectError, Result},
     google::response::document::ResponseDocument,
     openai_responses::{
         chunk_view::ChunkView,
-        fields::ITEM,
+        fields::{ITEM, STATUS, USAGE},
         response::{
             item::{ItemSlot, OutputKind},
             object::{NewIds, new_response},
@@ -151,13 +151,12 @@ impl EventWriter {
             ..ChunkView::default()
         };
         let mut response = new_response(&facts)?;
-        insert(&mut response, "status", "in_progress");
-        insert(&mut response, "usage", Value::Null);
+        response.set(STATUS, &json!("in_progress"))?;
+        response.set(USAGE, &Value::Null)?;
         for name in ["response.created", "response.in_progress"] {
-            self.sender
-                .send_synthetic(out, name, json!({ "response": response }));
+            let fields = json!({ "response": to_value(&response)? });
+            self.sender.send_synthetic(out, name, fields);
         }
-        let response = to_document(&response)?;
         self.ids = NewIds::of_response(&response)?;
         self.response = Some(response);
         Ok(())
@@ -188,6 +187,27 @@ impl EventWriter {
         Ok(())
     }
 
+    /// Writes a piece of a refusal of the model: into the open message, or into a new one.
+    pub(super) fn write_refusal_piece(
+        &mut self,
+        out: &mut BytesMut,
+        text: &str,
+        view: &ChunkView,
+    ) -> Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.ensure_started(out, view)?;
+        let open = self.open.last().filter(|item| item.upstream.is_none());
+        let last = open.and_then(|item| item.texts.last());
+        if last.is_none_or(|last| last.delta_name != REFUSAL_DELTA) {
+            self.close_synthetic_items(out)?;
+            self.open_message(out, REFUSAL_DELTA)?;
+        }
+        self.append(out, OutputKind::Message, text);
+        Ok(())
+    }
+
     /// Writes a refusal of the model as a message of its own.
     pub(super) fn write_refusal(
         &mut self,
@@ -195,10 +215,8 @@ impl EventWriter {
         text: &str,
         view: &ChunkView,
     ) -> Result<()> {
-        self.ensure_started(out, view)?;
         self.close_synthetic_items(out)?;
-        self.open_message(out, REFUSAL_DELTA)?;
-        self.append(out, OutputKind::Message, text);
+        self.write_refusal_piece(out, text, view)?;
         self.close_synthetic_items(out)
     }
 

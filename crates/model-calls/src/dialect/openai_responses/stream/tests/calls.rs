@@ -73,6 +73,8 @@ fn reasoning_that_breaks_off_is_completed_as_it_was_sent() {
     let summary = json!([{ "type": "summary_text", "text": "plan" }]);
     assert_eq!(output[0]["summary"], summary);
     assert_eq!(output[0]["encrypted_content"], "gAAA");
+    // Without encrypted content, requests must not have it.
+    assert_eq!(output[0]["status"], "incomplete");
 }
 
 #[test]

@@ -31,6 +31,13 @@ fn rename_text(value: &mut Value) {
     }
 }
 
+/// The events of a stream of which those from `end` on, but for the last, are missing.
+fn without_end(data: &[Bytes], end: &str) -> Vec<Bytes> {
+    let is_end = |data: &Bytes| serde_json::from_slice::<Value>(data).unwrap()["type"] == end;
+    let count = data.iter().position(is_end).unwrap();
+    data[..count].to_vec()
+}
+
 fn merged(chunks: Vec<ResponseDocument>) -> ResponseDocument {
     ResponseDocument::from_merged(&MergedChunks::new(chunks).unwrap()).unwrap()
 }
@@ -91,4 +98,69 @@ fn a_whole_answer_of_a_text_and_a_refusal_is_complete() {
         blocks[1],
         json!({ "type": "refusal", "refusal": "I cannot" })
     );
+}
+
+/// Deltas of a stream: the types of their events and their texts.
+fn deltas(stream: &str) -> Vec<(String, String)> {
+    let events = parsed(stream).into_iter();
+    let events = events.filter(|event| event.get("delta").is_some());
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    events
+        .map(|event| (text(&event["type"]), text(&event["delta"])))
+        .collect()
+}
+
+#[test]
+fn a_refusal_whose_item_did_not_begin_is_one_message() {
+    let mut data = refusal(&["I can", "not"]);
+    data.retain(|data| !data.windows(6).any(|part| part == b".added"));
+    data.drain(4..data.len() - 1);
+    let stream = written(&chunks_of(&data));
+
+    let delta = |text: &str| ("response.refusal.delta".to_owned(), text.to_owned());
+    assert_eq!(deltas(&stream), [delta("I can"), delta("not")]);
+    assert!(!stream.contains("output_text"), "{stream}");
+    let last = parsed(&stream).pop().unwrap();
+    let block = json!({ "type": "refusal", "refusal": "I cannot" });
+    assert_eq!(blocks(&last["response"]), json!([block]));
+}
+
+#[test]
+fn a_refusal_that_has_ended_stays_one_if_a_denial_follows() {
+    let mut data = refusal(&["I cannot"]);
+    let is_kept = |data: &Bytes| {
+        let event: Value = serde_json::from_slice(data).unwrap();
+        !event["type"].as_str().unwrap().contains("content_part")
+            && event["type"] != "response.refusal.delta"
+    };
+    data.retain(is_kept);
+    let data = without_end(&data, "response.output_item.done");
+    let stream = denied_after(&data, data.len());
+    let events = parsed(&stream);
+    let done = events
+        .iter()
+        .find(|event| event["type"] == "response.content_part.done");
+    assert_eq!(
+        done.unwrap()["part"],
+        json!({ "type": "refusal", "refusal": "I cannot" })
+    );
+}
+
+#[test]
+fn a_text_with_an_empty_field_for_a_refusal_is_a_text() {
+    let data = stream_of("r1", &[text(&["a", "b"])]);
+    let with_field = |data: &Bytes| {
+        let mut event: Value = serde_json::from_slice(data).unwrap();
+        if event.get("part").is_some() {
+            event["part"]["refusal"] = Value::Null;
+        }
+        Bytes::from(event.to_string())
+    };
+    let data: Vec<Bytes> = data.iter().map(with_field).collect();
+    let stream = denied_after(&data, 4);
+    let events = parsed(&stream);
+    let done = events
+        .iter()
+        .find(|event| event["type"] == "response.content_part.done");
+    assert_eq!(done.unwrap()["part"]["type"], "output_text");
 }
