@@ -107,14 +107,12 @@ impl Upstream {
         })
     }
 
-    /// Returns the names of addresses whose circuit is open or half-open.
-    pub fn open_circuits(&self) -> impl Iterator<Item = &str> {
+    /// Returns the names of the addresses, and whether their circuits are open or half-open.
+    pub fn circuits(&self) -> impl Iterator<Item = (&str, bool)> {
         let fallback = self.fallback.iter().map(|fallback| &fallback.endpoint);
         let endpoints = [&self.primary].into_iter().chain(fallback);
         let circuits = endpoints.map(|endpoint| &endpoint.circuit_breaker);
-        circuits
-            .filter(|circuit| circuit.is_open())
-            .map(|circuit| circuit.name.as_str())
+        circuits.map(|circuit| (circuit.name.as_str(), circuit.is_open()))
     }
 
     /// Sends a request and waits for the head of its response. Calls `on_attempt` with

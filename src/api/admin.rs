@@ -145,6 +145,7 @@ pub(super) async fn metrics(State(app): State<App>) -> Response {
     let snapshot = app.snapshot();
     let guards = snapshot.guard_statuses();
     let guards = guards.map(|status| (status.name, status.proven));
+    let circuits = snapshot.upstreams.circuits();
     let sessions = snapshot.sessions.store().count();
     let metrics = &app.resources.metrics;
     let trace_bytes = app.resources.trace.status().bytes;
@@ -156,7 +157,7 @@ pub(super) async fn metrics(State(app): State<App>) -> Response {
         .set(i64::try_from(sessions).unwrap_or(i64::MAX));
     (
         [(header::CONTENT_TYPE, OPEN_METRICS)],
-        metrics.to_text_with_config(&snapshot.config.version, guards),
+        metrics.to_text_with_config(&snapshot.config.version, guards, circuits),
     )
         .into_response()
 }

@@ -216,11 +216,13 @@ impl ReloadOutcome {
 
 impl Metrics {
     /// Returns all metrics in the `OpenMetrics` text format, with the version of the config in
-    /// use and its guards: names, and whether they are proven.
-    pub fn to_text_with_config(
+    /// use, its guards, and whether they are proven, and its circuit breakers, and whether they
+    /// are open.
+    pub fn to_text_with_config<'a>(
         &self,
         revision: &str,
         guards: impl Iterator<Item = (String, bool)>,
+        circuits: impl Iterator<Item = (&'a str, bool)>,
     ) -> String {
         let _scrape = self.scrape.lock();
         let mut proven: BTreeMap<String, bool> = BTreeMap::new();
@@ -235,6 +237,7 @@ impl Metrics {
             let gauge = self.guard_proven.get_or_create(&[("hook", name.into())]);
             gauge.set(is_proven.into());
         }
+        self.set_circuits(circuits);
         self.to_text()
     }
 

@@ -1,6 +1,13 @@
 //! Calls without hooks: request and response pass unparsed; only their sizes are checked.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
@@ -44,7 +51,14 @@ pub(super) async fn forward(
     let outgoing_body = if body.is_end_stream() {
         RequestBody::Buffered(Bytes::new())
     } else {
-        RequestBody::Streamed(limited(body, body_error.clone(), limit, read_timeout))
+        let is_complete = Arc::default();
+        let limits = BodyLimits {
+            bytes: limit,
+            length,
+            read_timeout,
+        };
+        let body = limited(body, body_error.clone(), limits, Arc::clone(&is_complete));
+        RequestBody::Streamed { body, is_complete }
     };
     let outgoing = outgoing(&context, &call, outgoing_body, length)?;
     let sent = upstream_call::send(&context, &call, outgoing, None).await;
@@ -87,20 +101,42 @@ fn outgoing(
 /// ended.
 type SharedError = Arc<Mutex<Option<ApiError>>>;
 
-/// Returns a request body that fails once it exceeds `limit` or its next piece is late. Trailers
-/// are not forwarded.
-fn limited(body: Body, error_slot: SharedError, limit: usize, read_timeout: Duration) -> Body {
+/// Bounds of a request body.
+#[derive(Debug, Clone, Copy)]
+struct BodyLimits {
+    bytes: usize,
+    /// Size that the agent has announced.
+    length: Option<usize>,
+    /// Time until the next piece.
+    read_timeout: Duration,
+}
+
+/// Returns a request body that fails once it exceeds a limit. `is_complete` is set at its end.
+/// Trailers are not forwarded.
+fn limited(
+    body: Body,
+    error_slot: SharedError,
+    limits: BodyLimits,
+    is_complete: Arc<AtomicBool>,
+) -> Body {
     let pieces = body.into_data_stream();
     let limited = stream::try_unfold((pieces, 0), move |(mut pieces, seen)| {
-        let error_slot = error_slot.clone();
+        let (error_slot, is_complete) = (error_slot.clone(), Arc::clone(&is_complete));
         async move {
-            let error = match timeout(read_timeout, pieces.next()).await {
-                Ok(None) => return Ok(None),
-                Ok(Some(Ok(piece))) if seen + piece.len() <= limit => {
+            let error = match timeout(limits.read_timeout, pieces.next()).await {
+                Ok(None) => {
+                    is_complete.store(true, Relaxed);
+                    return Ok(None);
+                }
+                Ok(Some(Ok(piece))) if seen + piece.len() <= limits.bytes => {
                     let seen = seen + piece.len();
+                    // Nothing is read behind the announced size.
+                    if limits.length == Some(seen) {
+                        is_complete.store(true, Relaxed);
+                    }
                     return Ok(Some((piece, (pieces, seen))));
                 }
-                Ok(Some(Ok(_))) => too_large(limit),
+                Ok(Some(Ok(_))) => too_large(limits.bytes),
                 Ok(Some(Err(error))) => ApiError::broken_body(&error),
                 Err(_elapsed) => ApiError::body_timeout(),
             };

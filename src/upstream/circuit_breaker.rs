@@ -38,7 +38,6 @@ pub(super) struct CallGuard {
 
 impl CircuitBreaker {
     pub(super) fn new(settings: CircuitSettings, name: String, metrics: Arc<Metrics>) -> Arc<Self> {
-        metrics.circuit_breaker_closed(&name);
         metrics.create_upstream_failures(&name);
         Arc::new(Self {
             settings,
@@ -97,7 +96,6 @@ impl CallGuard {
             CircuitState::Closed(failures) => failures.clear(),
             CircuitState::Open(_) | CircuitState::HalfOpen(_) if is_probe => {
                 *state = CircuitState::Closed(VecDeque::new());
-                circuit.metrics.circuit_breaker_closed(&circuit.name);
                 tracing::info!(upstream = circuit.name, "circuit breaker closed");
             }
             // The call started before the failures.
@@ -121,7 +119,6 @@ impl CallGuard {
                 if failures.len() < circuit.settings.failures {
                     return;
                 }
-                circuit.metrics.circuit_breaker_opened(&circuit.name);
                 let (upstream, failures) = (&circuit.name, failures.len());
                 tracing::warn!(upstream, reason, failures, "circuit breaker opened");
             }

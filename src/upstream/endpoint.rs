@@ -14,7 +14,7 @@ use super::{
     circuit_breaker::{CallGuard, CircuitBreaker},
     error::UpstreamError,
     key_mask::KeyMask,
-    request::{OutgoingRequest, RequestBody},
+    request::OutgoingRequest,
     response::UpstreamResponse,
 };
 use crate::{
@@ -115,7 +115,7 @@ impl Endpoint {
         timeouts: Timeouts,
         on_attempt: &dyn Fn(),
     ) -> impl Future<Output = Result<UpstreamResponse, UpstreamError>> + use<> {
-        let is_buffered = matches!(outgoing.body, RequestBody::Buffered(_));
+        let is_complete = outgoing.body.completion();
         let key_mask = KeyMask::from_request_headers(&outgoing.headers);
         if key_mask.is_some() {
             let identity = HeaderValue::from_static("identity");
@@ -133,7 +133,7 @@ impl Endpoint {
             let (call, response) = started?;
             let Ok(response) = response.await else {
                 // The sender of a streamed body may be what is slow.
-                if is_buffered {
+                if is_complete() {
                     call.record_failure("timeout");
                 }
                 return Err(UpstreamError::Timeout);

@@ -1,6 +1,9 @@
 //! Request to a model API.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -27,27 +30,41 @@ pub enum RequestBody {
     /// The body is in memory, so that only upstream can delay the call.
     Buffered(Bytes),
     /// The body is sent as it arrives from the agent.
-    Streamed(Body),
+    Streamed {
+        /// The body as it arrives.
+        body: Body,
+        /// Set once the agent has sent all of it. From then on, only upstream can delay the call.
+        is_complete: Arc<AtomicBool>,
+    },
 }
 
 impl RequestBody {
     pub(super) fn into_http_body(self) -> Body {
         match self {
             Self::Buffered(bytes) => bytes.into(),
-            Self::Streamed(body) => body,
+            Self::Streamed { body, .. } => body,
         }
+    }
+
+    /// Returns a function that returns whether the agent has sent all of the body.
+    pub(super) fn completion(&self) -> impl Fn() -> bool + use<> {
+        let is_complete = match self {
+            Self::Buffered(_) => None,
+            Self::Streamed { is_complete, .. } => Some(Arc::clone(is_complete)),
+        };
+        move || is_complete.as_ref().is_none_or(|flag| flag.load(Relaxed))
     }
 
     /// Returns the body for a first address, and a function that returns it for another
     /// one, unless the first has begun to read a stream.
     pub(super) fn share(self) -> (Self, Box<dyn FnOnce() -> Option<Self> + Send>) {
-        let stream = match self {
+        let (stream, is_complete) = match self {
             Self::Buffered(bytes) => {
                 let first = bytes.clone();
                 let second = || Some(Self::Buffered(bytes));
                 return (Self::Buffered(first), Box::new(second));
             }
-            Self::Streamed(body) => Arc::new(Mutex::new(Some(body))),
+            Self::Streamed { body, is_complete } => (Arc::new(Mutex::new(Some(body))), is_complete),
         };
         let unread = Arc::clone(&stream);
         let take = |stream: &Mutex<Option<Body>>| {
@@ -58,8 +75,9 @@ impl RequestBody {
             let body = take(&stream);
             body.unwrap_or_default().into_data_stream()
         });
-        let first = Self::Streamed(Body::from_stream(pieces.flatten()));
-        (first, Box::new(move || take(&unread).map(Self::Streamed)))
+        let streamed = move |body| Self::Streamed { body, is_complete };
+        let first = streamed.clone()(Body::from_stream(pieces.flatten()));
+        (first, Box::new(move || take(&unread).map(streamed)))
     }
 }
 

@@ -372,3 +372,74 @@ async fn an_upload_that_upstream_does_not_read_does_not_open_the_circuit() {
         );
     }
 }
+
+/// Starts a model API that accepts connections and never answers.
+async fn silent_upstream() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut sockets = Vec::new();
+        loop {
+            sockets.push(listener.accept().await.unwrap());
+        }
+    });
+    addr
+}
+
+#[tokio::test]
+async fn a_silent_model_api_opens_the_circuit() {
+    let (unused, silent) = (Upstream::mock().await, silent_upstream().await);
+    let body = prompt("hello").to_string();
+    for hooks in ["", HOOKED] {
+        let more = format!("timeouts: {{ first_byte: 200ms }}\n{hooks}");
+        let gate = start_gateway(&unused, silent, CIRCUIT, &more).await;
+        assert_eq!(call(&gate).await.status, 504);
+        let head = format!("POST {GENERATE} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
+        let chunked = format!(
+            "{head}transfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+            body.len()
+        );
+        for _ in 0..2 {
+            let answer = crate::harness::send_and_read(gate.agents, chunked.as_bytes()).await;
+            assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
+        }
+
+        let answer = call(&gate).await;
+
+        assert_refused(&answer, 503, "UPSTREAM_UNREACHABLE");
+        let open = r#"hookgate_circuit_breaker_open{upstream="gemini"} 1"#;
+        assert!(has_metric(&gate, open).await);
+    }
+}
+
+#[tokio::test]
+async fn calls_to_an_earlier_address_do_not_change_the_state_of_the_new_one() {
+    let (healthy, silent) = (Upstream::mock().await, silent_upstream().await);
+    let folder = tempfile::TempDir::new().unwrap();
+    let write = |addr: SocketAddr| {
+        let config = format!(
+            "upstreams: {{ gemini: {{ url: \"http://{addr}\", circuit: {{ failures: 1 }} }} }}\n\
+             timeouts: {{ first_byte: 1s }}\n"
+        );
+        std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    };
+    write(silent);
+    let mut served = ServerProcess::folder(folder.path());
+    let (agent, operator) = (Agent::at(served.addr()), Agent::at(served.operators()));
+    let body = prompt("hello");
+    let waits = agent.generate("m", &body);
+    let reload = async {
+        sleep(Duration::from_millis(200)).await;
+        write(healthy.addr);
+        assert_eq!(operator.post("/reload", "").await.status, 200);
+    };
+    let (late, ()) = tokio::join!(waits, reload);
+    assert_eq!(late.status, 504, "{}", late.text());
+
+    assert_eq!(agent.generate("m", &body).await.status, 200);
+    let metrics = operator.get("/metrics").await;
+    let metrics = metrics.text();
+    let closed = r#"hookgate_circuit_breaker_open{upstream="gemini"} 0"#;
+    assert!(metrics.lines().any(|line| line == closed), "{metrics}");
+    served.terminate();
+}

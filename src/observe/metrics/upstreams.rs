@@ -1,23 +1,16 @@
 //! Counters and gauges of upstreams.
 
-use prometheus_client::metrics::gauge::Gauge;
-
 use super::Metrics;
 
 impl Metrics {
-    /// Sets the circuit breaker gauge of an upstream to open.
-    pub fn circuit_breaker_opened(&self, upstream: &str) {
-        self.circuit_breaker(upstream).set(1);
-    }
-
-    /// Sets the circuit breaker gauge of an upstream to closed.
-    pub fn circuit_breaker_closed(&self, upstream: &str) {
-        self.circuit_breaker(upstream).set(0);
-    }
-
-    fn circuit_breaker(&self, upstream: &str) -> Gauge {
-        let labels = [("upstream", upstream.to_owned().into())];
-        self.circuit_breaker_open.get_or_create(&labels).clone()
+    /// Sets the circuit breaker gauges to those in use.
+    pub(super) fn set_circuits<'a>(&self, circuits: impl Iterator<Item = (&'a str, bool)>) {
+        self.circuit_breaker_open.clear();
+        for (name, is_open) in circuits {
+            let labels = [("upstream", name.to_owned().into())];
+            let gauge = self.circuit_breaker_open.get_or_create(&labels);
+            gauge.set(is_open.into());
+        }
     }
 
     /// Counts a failure of an upstream.

@@ -135,7 +135,16 @@ async fn an_embedding_without_a_count_costs_an_estimate_of_its_request() {
         let gate = TestGateway::start(&upstream, &config).await;
         let caller = agent(&gate, "team-a");
         let embed = || caller.post("/v1beta/models/m:embedContent", body.clone());
-        assert_eq!((embed().await.status, embed().await.status), (200, 200));
+        // The size of a body may be known only at its end.
+        let chunked = format!(
+            "POST /v1beta/models/m:embedContent HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+             x-hookgate-key: team-a-key\r\ntransfer-encoding: chunked\r\n\r\n\
+             {:x}\r\n{body}\r\n0\r\n\r\n",
+            body.len()
+        );
+        let first = crate::harness::send_and_read(gate.agents, chunked.as_bytes()).await;
+        assert!(first.starts_with("HTTP/1.1 200 "), "{first}");
+        assert_eq!(embed().await.status, 200);
         assert_refused(&embed().await, 429, "TOKEN_QUOTA_EXCEEDED");
         let spent = 2 * body.len().div_ceil(4);
         let line = format!("hookgate_caller_tokens_total{{caller=\"team-a\"}} {spent}\n");

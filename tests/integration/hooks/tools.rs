@@ -125,10 +125,12 @@ async fn tools_are_selected_from_the_request_as_edited() {
     assert_eq!(seen["llm_request"]["messages"][0]["content"], "edited");
 }
 
-/// Asserts that only the call of `read_file` reaches the agent after this hook output.
-async fn assert_only_read_file_is_called(event: &str, output: &Value) {
+/// Asserts that only the call of `read_file` reaches the agent after these hook outputs.
+async fn assert_only_read_file_is_called(outputs: &[(&str, Value)]) {
     let upstream = Upstream::scripted(&script()).await;
-    let hooks = hook::config(&[(event, hook::printing("hook", output))]);
+    let hooks = outputs.iter();
+    let hooks = hooks.map(|(event, output)| (*event, hook::printing(event, output)));
+    let hooks = hook::config(&hooks.collect::<Vec<_>>());
     let gate = TestGateway::start(&upstream, &hooks).await;
     let (agent, body) = (gate.agent(), with_tools());
 
@@ -151,14 +153,29 @@ async fn assert_only_read_file_is_called(event: &str, output: &Value) {
 async fn a_call_outside_the_list_never_reaches_the_agent() {
     let list = json!({ "allowedFunctionNames": ["read_file"] });
 
-    assert_only_read_file_is_called("BeforeToolSelection", &hook::tools(&list)).await;
+    assert_only_read_file_is_called(&[("BeforeToolSelection", hook::tools(&list))]).await;
 }
 
 #[tokio::test]
 async fn an_allow_list_in_the_request_applies_to_the_answer() {
     let list = json!({ "toolConfig": { "mode": "ANY", "allowedFunctionNames": ["read_file"] } });
 
-    assert_only_read_file_is_called("BeforeModel", &hook::request(&list)).await;
+    assert_only_read_file_is_called(&[("BeforeModel", hook::request(&list))]).await;
+}
+
+#[tokio::test]
+async fn a_selection_does_not_undo_an_allow_list_in_the_request() {
+    let list = json!({ "toolConfig": { "mode": "ANY", "allowedFunctionNames": ["read_file"] } });
+    for selection in [
+        json!({ "mode": "AUTO" }),
+        json!({ "allowedFunctionNames": ["read_file", "delete_file"] }),
+    ] {
+        let outputs = [
+            ("BeforeModel", hook::request(&list)),
+            ("BeforeToolSelection", hook::tools(&selection)),
+        ];
+        assert_only_read_file_is_called(&outputs).await;
+    }
 }
 
 #[tokio::test]

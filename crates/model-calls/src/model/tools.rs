@@ -46,6 +46,12 @@ impl ToolConfig {
         Some(Self::new(mode, texts.map(str::to_owned).collect()))
     }
 
+    /// Selects these functions and no others.
+    pub fn only(names: &[String]) -> Self {
+        let mode = names.is_empty().then_some(FunctionCallingMode::None);
+        Self::new(mode, names.to_vec())
+    }
+
     /// Returns whether the list of names is present and empty.
     pub fn has_empty_list(value: &Value) -> bool {
         names(value).is_some_and(Vec::is_empty)

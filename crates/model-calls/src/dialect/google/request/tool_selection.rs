@@ -26,6 +26,15 @@ pub enum AllowedFunctions {
 }
 
 impl AllowedFunctions {
+    /// Returns what both a selection and this one allow.
+    #[must_use]
+    pub fn restrict(&self, selection: &ToolConfig) -> ToolConfig {
+        match self {
+            Self::All => selection.clone(),
+            Self::Only(names) => selection.intersect(&ToolConfig::only(names)),
+        }
+    }
+
     /// Returns whether a response may make the call: its function or its toolset is listed.
     pub fn includes(&self, call: &FunctionCall) -> bool {
         match self {
