@@ -396,7 +396,8 @@ async fn a_silent_model_api_opens_the_circuit() {
         assert_eq!(call(&gate).await.status, 504);
         let head = format!("POST {GENERATE} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
         let chunked = format!(
-            "{head}transfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+            "{head}content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n\
+             {:x}\r\n{body}\r\n0\r\n\r\n",
             body.len()
         );
         for _ in 0..2 {

@@ -138,7 +138,8 @@ async fn an_embedding_without_a_count_costs_an_estimate_of_its_request() {
         // The size of a body may be known only at its end.
         let chunked = format!(
             "POST /v1beta/models/m:embedContent HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
-             x-hookgate-key: team-a-key\r\ntransfer-encoding: chunked\r\n\r\n\
+             x-hookgate-key: team-a-key\r\ncontent-type: application/json\r\n\
+             transfer-encoding: chunked\r\n\r\n\
              {:x}\r\n{body}\r\n0\r\n\r\n",
             body.len()
         );
