@@ -179,7 +179,7 @@ impl Sessions {
         if let Some(lookup) = self.find_by_prefix(request, items).await {
             return lookup;
         }
-        let unique = unique_fingerprints(conversation, fingerprinter);
+        let unique = unique_fingerprints(conversation, fingerprinter, request.role);
         if let Some(found) = self.find(request.caller, &unique).await {
             let mut state = found.state;
             let key = &found.key;
@@ -289,10 +289,13 @@ impl Sessions {
 }
 
 /// Returns the fingerprints that find a session whose history was rewritten, latest
-/// first: items of the model, a summary in the first content, and replaced results.
+/// first: items of the model, a summary in the first content, and replaced results for
+/// a helper call, which has a part of its conversation. Other conversations of the
+/// caller may have an equal result.
 fn unique_fingerprints(
     conversation: &Conversation,
     fingerprinter: &Fingerprinter,
+    role: CallRole,
 ) -> Vec<Fingerprint> {
     let items = &conversation.items;
     if !items.iter().any(|item| item.by_model) {
@@ -302,7 +305,8 @@ fn unique_fingerprints(
     let by_model = latest.clone().filter(|item| item.by_model);
     let found_by_text = by_model.chain(summary_candidates(conversation));
     let unique = found_by_text.filter_map(|item| item.unique);
-    let results = latest.filter(|item| item.kind == ItemKind::Result);
+    let is_helper = role == CallRole::Helper;
+    let results = latest.filter(|item| is_helper && item.kind == ItemKind::Result);
     let chain = &conversation.chain;
     let replaced = results.map(|item| chain.replaced_result(fingerprinter, item.own));
     unique.chain(replaced).collect()
