@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{
-    checkout::Session,
+    checkout::{MAX_PREFIXES, Session},
     conversation::{Conversation, Item},
     conversation_cache::ConversationCache,
     fingerprint::{Fingerprint, Fingerprinter},
@@ -25,6 +25,9 @@ use crate::{
 /// Number of prefixes in the first two queries: an agent that continues has added few
 /// items.
 const BATCH_SIZES: [usize; 2] = [16, 256];
+
+/// Number of items in which a summary is searched for: agents write little in front of it.
+const MAX_SUMMARY_PARTS: usize = 64;
 
 /// All sessions of a store.
 #[derive(Debug)]
@@ -229,7 +232,9 @@ impl Sessions {
         // What agents add to the first prompt is the same in many sessions.
         let first = items.iter().position(|item| !item.kind.is_added())?;
         let items_from_first = items.get(first..).unwrap_or_default().iter();
-        let prefixes: Vec<Fingerprint> = items_from_first.rev().map(|item| item.prefix).collect();
+        // A session has no more.
+        let latest = items_from_first.rev().take(MAX_PREFIXES);
+        let prefixes: Vec<Fingerprint> = latest.map(|item| item.prefix).collect();
         let mut rest = prefixes.as_slice();
         for size in BATCH_SIZES.into_iter().chain([prefixes.len()]) {
             let (batch, later) = rest.split_at(size.min(rest.len()));
@@ -309,7 +314,7 @@ fn unique_fingerprints(
     let results = latest.filter(|item| is_helper && item.kind == ItemKind::Result);
     let chain = &conversation.chain;
     let replaced = results.map(|item| chain.replaced_result(fingerprinter, item.own));
-    unique.chain(replaced).collect()
+    unique.chain(replaced).take(MAX_PREFIXES).collect()
 }
 
 /// Returns the items that may be a summary of the conversation: agents send it as the
@@ -317,7 +322,8 @@ fn unique_fingerprints(
 fn summary_candidates(conversation: &Conversation) -> impl Iterator<Item = &Item> {
     let items = conversation.items.iter();
     let first = conversation.items.first().map(|item| item.content);
-    items.filter(move |item| !item.by_model && Some(item.content) == first)
+    let candidates = items.filter(move |item| !item.by_model && Some(item.content) == first);
+    candidates.take(MAX_SUMMARY_PARTS)
 }
 
 /// Returns whether a helper call precedes the first call of its agent, with the same prompt:

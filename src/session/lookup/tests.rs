@@ -480,6 +480,23 @@ async fn conversations_with_one_equal_result_have_sessions_of_their_own() {
 }
 
 #[tokio::test]
+async fn a_session_is_found_by_as_many_items_as_it_keeps() {
+    for (added, match_kind) in [
+        (MAX_PREFIXES - 1, MatchKind::Continued),
+        (MAX_PREFIXES, MatchKind::New),
+    ] {
+        let agents = TestAgents::new();
+        let start = user(&[text("go")]);
+        agents.visit(MAIN, std::slice::from_ref(&start)).await;
+        let history = history(&[start, user(&vec![text("x"); added])]);
+
+        let later = agents.sessions.open(MAIN, Some(&history)).await.unwrap();
+
+        assert_eq!(later.match_kind, match_kind, "{added}");
+    }
+}
+
+#[tokio::test]
 async fn a_repeated_prompt_is_new_in_the_last_step_only() {
     let agents = TestAgents::new();
     let mut contents = vec![user(&[text("yes")])];
