@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Most prefixes of the latest conversation that a session keeps.
-const MAX_PREFIXES: usize = 8192;
+pub(super) const MAX_PREFIXES: usize = 8192;
 
 /// Number of items before the new ones whose index entries are renewed.
 const RENEWED_ITEMS: usize = 16;
@@ -123,13 +123,14 @@ impl Session {
             return;
         }
         let items = &self.conversation.items;
-        let latest = items.iter().skip(items.len().saturating_sub(MAX_PREFIXES));
-        self.state.prefixes = latest.map(|item| item.prefix).collect();
+        let oldest = items.len().saturating_sub(MAX_PREFIXES);
+        let kept_since = |at: usize| items.iter().skip(at.max(oldest));
+        self.state.prefixes = kept_since(0).map(|item| item.prefix).collect();
         self.state.last_request = items.last().map(|item| item.prefix);
         self.state.answered = false;
-        let new = items.iter().skip(known_items);
+        let new = kept_since(known_items);
         let unique = new.filter_map(|item| item.unique.filter(|_| item.by_model));
-        let renewed = items.iter().skip(known_items.saturating_sub(RENEWED_ITEMS));
+        let renewed = kept_since(known_items.saturating_sub(RENEWED_ITEMS));
         self.to_index = renewed.map(|item| item.prefix).chain(unique).collect();
     }
 

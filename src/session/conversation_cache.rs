@@ -20,6 +20,10 @@ use crate::{
 
 const MAX_CACHE_BYTES: usize = 64 << 20;
 
+/// Number of contents at the end of a history after which a cached prefix may end: an agent
+/// adds few.
+const MAX_SEARCHED_CONTENTS: usize = 1024;
+
 /// Approximate size of a prefix without its items.
 const PREFIX_BYTES: usize = 500;
 
@@ -78,7 +82,9 @@ impl ConversationCache {
         caller: &str,
         history: &History,
     ) -> Result<Conversation, DialectError> {
-        let hashers = prefix_hashers(fingerprinter, caller, history);
+        let contents = history.contents();
+        let hashers = prefix_hashers(fingerprinter, caller, history).await;
+        let first_hashed = contents.len() - hashers.len();
         let mut conversation = Conversation::empty(fingerprinter, caller);
         let (mut cached, mut budget) = (0, YieldBudget::default());
         for (at, hasher) in hashers.iter().enumerate().rev() {
@@ -86,13 +92,13 @@ impl ConversationCache {
             if let Some(prefix) = self.get(hasher) {
                 conversation.items.extend_from_slice(&prefix.items);
                 conversation.chain.clone_from(&prefix.chain);
-                cached = at + 1;
+                cached = first_hashed + at + 1;
                 break;
             }
         }
         // The agent may undo its last step, so the prefix before it is cached, too.
         let mut before_last_step = None;
-        for (content, bytes) in history.contents().iter().enumerate().skip(cached) {
+        for (content, bytes) in contents.iter().enumerate().skip(cached) {
             budget.step().await;
             for mut item in canonical_items(bytes)? {
                 // Introductions of gemini-cli are recognised as the first item only.
@@ -108,9 +114,10 @@ impl ConversationCache {
         }
         if let Some((content, items, chain)) = before_last_step {
             let items = conversation.items.get(..items).unwrap_or_default();
-            self.insert(hashers.get(content), items, chain);
+            let hashed = content.checked_sub(first_hashed);
+            self.insert(hashed.and_then(|at| hashers.get(at)), items, chain);
         }
-        if cached < hashers.len() {
+        if cached < contents.len() {
             let chain = conversation.chain.clone();
             self.insert(hashers.last(), &conversation.items, chain);
         }
@@ -131,20 +138,58 @@ impl ConversationCache {
     }
 }
 
-/// Returns a hasher of all bytes up to the end of each content. Few of the
+/// Returns a hasher of all bytes up to the end of each of the last contents. Few of the
 /// fingerprints are needed, so they are not computed here.
-fn prefix_hashers(
+async fn prefix_hashers(
     fingerprinter: &Fingerprinter,
     caller: &str,
     history: &History,
 ) -> Vec<StreamHasher> {
-    let mut hasher = fingerprinter.stream_hasher();
-    let mut next = |bytes: &[u8]| {
+    let contents = history.contents();
+    let first_hashed = contents.len().saturating_sub(MAX_SEARCHED_CONTENTS);
+    let push = |hasher: &mut StreamHasher, bytes: &[u8]| {
         hasher.push(&bytes.len().to_le_bytes());
         hasher.push(bytes);
-        hasher.clone()
     };
-    next(caller.as_bytes());
-    let contents = history.contents().iter();
-    contents.map(|content| next(content)).collect()
+    let (mut hasher, mut budget) = (fingerprinter.stream_hasher(), YieldBudget::default());
+    push(&mut hasher, caller.as_bytes());
+    let mut hashers = Vec::new();
+    for (at, content) in contents.iter().enumerate() {
+        budget.step().await;
+        push(&mut hasher, content);
+        if at >= first_hashed {
+            hashers.push(hasher.clone());
+        }
+    }
+    hashers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::parse_document;
+
+    fn history(contents: usize) -> History {
+        let contents = vec![r#"{"parts":[{"text":"x"}]}"#; contents].join(",");
+        let document = parse_document(format!(r#"{{"contents":[{contents}]}}"#).into());
+        History::read(&document.unwrap()).unwrap().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_long_history_has_few_prefix_hashers_and_the_same_items_with_a_cache() {
+        const CONTENTS: usize = 3 * MAX_SEARCHED_CONTENTS;
+        let fingerprinter = Fingerprinter::new(*b"0123456789abcdef");
+        let (one, two) = (history(CONTENTS), history(CONTENTS + 1));
+        let (cache, empty) = (ConversationCache::default(), ConversationCache::default());
+
+        let hashers = prefix_hashers(&fingerprinter, "caller", &one).await;
+        cache.read(&fingerprinter, "caller", &one).await.unwrap();
+        let continued = cache.read(&fingerprinter, "caller", &two).await.unwrap();
+        let fresh = empty.read(&fingerprinter, "caller", &two).await.unwrap();
+
+        assert_eq!(hashers.len(), MAX_SEARCHED_CONTENTS);
+        assert_eq!(cache.0.lock().prefixes.len(), 2);
+        assert_eq!(continued.items, fresh.items);
+        assert_eq!(continued.items.len(), CONTENTS + 1);
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{
-    checkout::Session,
+    checkout::{MAX_PREFIXES, Session},
     conversation::{Conversation, Item},
     conversation_cache::ConversationCache,
     fingerprint::{Fingerprint, Fingerprinter},
@@ -25,6 +25,9 @@ use crate::{
 /// Number of prefixes in the first two queries: an agent that continues has added few
 /// items.
 const BATCH_SIZES: [usize; 2] = [16, 256];
+
+/// Number of items in which a summary is searched for: agents write little in front of it.
+const MAX_SUMMARY_PARTS: usize = 64;
 
 /// All sessions of a store.
 #[derive(Debug)]
@@ -179,7 +182,7 @@ impl Sessions {
         if let Some(lookup) = self.find_by_prefix(request, items).await {
             return lookup;
         }
-        let unique = unique_fingerprints(conversation, fingerprinter);
+        let unique = unique_fingerprints(conversation, fingerprinter, request.role);
         if let Some(found) = self.find(request.caller, &unique).await {
             let mut state = found.state;
             let key = &found.key;
@@ -229,7 +232,9 @@ impl Sessions {
         // What agents add to the first prompt is the same in many sessions.
         let first = items.iter().position(|item| !item.kind.is_added())?;
         let items_from_first = items.get(first..).unwrap_or_default().iter();
-        let prefixes: Vec<Fingerprint> = items_from_first.rev().map(|item| item.prefix).collect();
+        // A session has no more.
+        let latest = items_from_first.rev().take(MAX_PREFIXES);
+        let prefixes: Vec<Fingerprint> = latest.map(|item| item.prefix).collect();
         let mut rest = prefixes.as_slice();
         for size in BATCH_SIZES.into_iter().chain([prefixes.len()]) {
             let (batch, later) = rest.split_at(size.min(rest.len()));
@@ -289,10 +294,13 @@ impl Sessions {
 }
 
 /// Returns the fingerprints that find a session whose history was rewritten, latest
-/// first: items of the model, a summary in the first content, and replaced results.
+/// first: items of the model, a summary in the first content, and replaced results for
+/// a helper call, which has a part of its conversation. Other conversations of the
+/// caller may have an equal result.
 fn unique_fingerprints(
     conversation: &Conversation,
     fingerprinter: &Fingerprinter,
+    role: CallRole,
 ) -> Vec<Fingerprint> {
     let items = &conversation.items;
     if !items.iter().any(|item| item.by_model) {
@@ -302,10 +310,11 @@ fn unique_fingerprints(
     let by_model = latest.clone().filter(|item| item.by_model);
     let found_by_text = by_model.chain(summary_candidates(conversation));
     let unique = found_by_text.filter_map(|item| item.unique);
-    let results = latest.filter(|item| item.kind == ItemKind::Result);
+    let is_helper = role == CallRole::Helper;
+    let results = latest.filter(|item| is_helper && item.kind == ItemKind::Result);
     let chain = &conversation.chain;
     let replaced = results.map(|item| chain.replaced_result(fingerprinter, item.own));
-    unique.chain(replaced).collect()
+    unique.chain(replaced).take(MAX_PREFIXES).collect()
 }
 
 /// Returns the items that may be a summary of the conversation: agents send it as the
@@ -313,7 +322,8 @@ fn unique_fingerprints(
 fn summary_candidates(conversation: &Conversation) -> impl Iterator<Item = &Item> {
     let items = conversation.items.iter();
     let first = conversation.items.first().map(|item| item.content);
-    items.filter(move |item| !item.by_model && Some(item.content) == first)
+    let candidates = items.filter(move |item| !item.by_model && Some(item.content) == first);
+    candidates.take(MAX_SUMMARY_PARTS)
 }
 
 /// Returns whether a helper call precedes the first call of its agent, with the same prompt:

@@ -386,6 +386,31 @@ fn fingerprint_ttl(redis: &Redis) -> i64 {
 }
 
 #[tokio::test]
+async fn many_fingerprints_are_found_by_several_short_scripts() {
+    let redis = Redis::start();
+    let (one, other) = (store(&redis), store(&redis));
+    one.save(&key("a"), state_denying(1), &[Fingerprint(3000)])
+        .await;
+    let fingerprints: Vec<Fingerprint> = (1..=3000).map(Fingerprint).collect();
+    other.find(&[Fingerprint(1)]).await;
+    let before = script_runs(&redis);
+
+    let found = other.find(&fingerprints).await;
+
+    assert_eq!(found, Some((2999, "a".to_owned())));
+    assert_eq!(script_runs(&redis) - before, 3);
+}
+
+fn script_runs(redis: &Redis) -> u64 {
+    let info = redis.ask("INFO commandstats");
+    let line = info
+        .lines()
+        .find(|line| line.starts_with("cmdstat_evalsha:"));
+    let calls = line.and_then(|line| line.split(['=', ',']).nth(1)?.parse().ok());
+    calls.unwrap_or(0)
+}
+
+#[tokio::test]
 async fn the_password_of_the_redis_url_is_used() {
     let redis = Redis::with(&["--save", "", "--requirepass", "s3cr3t"]);
     let url = redis.url().replace("redis://", "redis://:s3cr3t@");

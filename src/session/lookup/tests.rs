@@ -459,6 +459,44 @@ async fn a_part_of_a_conversation_finds_its_hidden_results() {
 }
 
 #[tokio::test]
+async fn conversations_with_one_equal_result_have_sessions_of_their_own() {
+    let agents = TestAgents::new();
+    let conversation = |prompt: &str| {
+        [
+            user(&[text(prompt)]),
+            model(&[call("1")]),
+            user(&[result("1", "(empty)")]),
+        ]
+    };
+    let mut first = agents.visit(MAIN, &conversation("fix the build")).await;
+    let noted = first.conversation.items[2].clone();
+    first.note_mut(&noted).context = Some("checked".to_owned());
+    first.save().await;
+
+    let other = agents.visit(MAIN, &conversation("read the terms")).await;
+
+    assert_eq!(other.match_kind, MatchKind::New);
+    assert_ne!(other.key, first.key);
+}
+
+#[tokio::test]
+async fn a_session_is_found_by_as_many_items_as_it_keeps() {
+    for (added, match_kind) in [
+        (MAX_PREFIXES - 1, MatchKind::Continued),
+        (MAX_PREFIXES, MatchKind::New),
+    ] {
+        let agents = TestAgents::new();
+        let start = user(&[text("go")]);
+        agents.visit(MAIN, std::slice::from_ref(&start)).await;
+        let history = history(&[start, user(&vec![text("x"); added])]);
+
+        let later = agents.sessions.open(MAIN, Some(&history)).await.unwrap();
+
+        assert_eq!(later.match_kind, match_kind, "{added}");
+    }
+}
+
+#[tokio::test]
 async fn a_repeated_prompt_is_new_in_the_last_step_only() {
     let agents = TestAgents::new();
     let mut contents = vec![user(&[text("yes")])];

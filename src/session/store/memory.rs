@@ -229,7 +229,8 @@ impl MemoryStoreInner {
         let key = Arc::clone(key);
         entry.state.merge(state);
         let mut fresh = Vec::new();
-        for fingerprint in fingerprints {
+        let surplus = fingerprints.len().saturating_sub(MAX_FINGERPRINTS);
+        for fingerprint in fingerprints.iter().skip(surplus) {
             let index = &mut self.fingerprint_index;
             let before = index.insert(*fingerprint, Arc::clone(&key));
             if before.is_none_or(|before| before != key) {
@@ -440,9 +441,10 @@ mod tests {
         let store = MemoryStore::new(10, IDLE_TIMEOUT);
         let fingerprints: Vec<Fingerprint> =
             (0..=MAX_FINGERPRINTS as u128).map(Fingerprint).collect();
-        store.save(&key("a"), state(1), &fingerprints);
+        let fresh = store.save(&key("a"), state(1), &fingerprints);
 
         assert_eq!(store.find(&[Fingerprint(0)]), None);
         assert!(store.find(&[Fingerprint(1)]).is_some());
+        assert_eq!(fresh, fingerprints[1..]);
     }
 }

@@ -31,6 +31,9 @@ use crate::{
 /// Sessions that are written or expired by one call.
 const BATCH_SIZE: usize = 100;
 
+/// Fingerprints that one script looks up. Redis runs nothing else in the meantime.
+const MAX_SEARCHED_KEYS: usize = 1024;
+
 /// Attempts to merge a session with concurrent writes of other gateways.
 const MAX_WRITE_ATTEMPTS: usize = 5;
 
@@ -106,11 +109,16 @@ impl RedisStore {
         let own = self.copy.find(fingerprints);
         // Later fingerprints cannot be a better match.
         let until = own.as_ref().map_or(fingerprints.len(), |(at, _)| at + 1);
-        let find = self.scripts.find(fingerprints.get(..until)?);
-        let found: Option<Option<(usize, Vec<u8>)>> = self.run(find).await;
-        let found = found.flatten();
-        let found = found.and_then(|(at, member)| Some((at, key_of(&member)?.id)));
-        found.or(own)
+        let batches = fingerprints.get(..until)?.chunks(MAX_SEARCHED_KEYS);
+        for (batch, start) in batches.zip((0..).step_by(MAX_SEARCHED_KEYS)) {
+            let found: Option<Option<(usize, Vec<u8>)>> = self.run(self.scripts.find(batch)).await;
+            let Some(found) = found else { break };
+            if let Some((at, member)) = found {
+                let key = key_of(&member);
+                return key.map(|key| (start + at, key.id)).or(own);
+            }
+        }
+        own
     }
 
     pub(super) async fn load(&self, key: &SessionKey) -> Option<SessionState> {

@@ -15,7 +15,7 @@ use self::{content_edit::ContentEdit, tool_result_matching::PrecedingCalls};
 use crate::{
     dialect::{
         document::{Document, repeated_json, write_array},
-        error::{DialectError, Result},
+        error::{DialectError, Result, field_error},
         google::{
             canonical_items::{ContentItems, ItemKind},
             content::{Content, text_content},
@@ -25,6 +25,9 @@ use crate::{
     },
     model::Role,
 };
+
+/// Most contents of a conversation: an empty one takes many times its size in memory.
+const MAX_CONTENTS: usize = 1 << 16;
 
 /// The conversation of a request.
 #[derive(Debug, Clone)]
@@ -56,7 +59,13 @@ impl History {
         if contents.is_some() && is_wrapped {
             return Err(DialectError::Ambiguous("contents".to_owned()));
         }
-        Ok(contents.or(wrapped).map(|contents| Self {
+        let Some(contents) = contents.or(wrapped) else {
+            return Ok(None);
+        };
+        if contents.len() > MAX_CONTENTS {
+            return Err(field_error("contents", "a list of at most 65,536 contents"));
+        }
+        Ok(Some(Self {
             contents,
             is_wrapped,
             edits: BTreeMap::new(),
