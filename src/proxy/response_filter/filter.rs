@@ -236,8 +236,7 @@ impl<'a> ResponseFilter<'a> {
         runs: Vec<HookRun>,
     ) -> Result<Filtered, DialectError> {
         let verdict = self.verdict(&self.plan, runs);
-        let applied = self.apply(&mut chunk, verdict)?;
-        Ok(applied.map_continue(|()| chunk))
+        Ok(self.apply(&mut chunk, verdict)?.map_continue(|()| chunk))
     }
 
     /// Records what policies and the hooks of a plan decided about a chunk, if any did.
@@ -285,8 +284,7 @@ impl<'a> ResponseFilter<'a> {
                 }
             }
         }
-        let mut each = decisions.iter();
-        if each.all(|decision| *decision == CallDecision::Keep) {
+        if decisions.iter().all(|one| *one == CallDecision::Keep) {
             return Ok(Continue(chunk));
         }
         self.context.record_action(ExchangeAction::Edit);
