@@ -23,6 +23,9 @@ use crate::{
     model::{CandidateMutation, LlmResponse, ResponseMutation},
 };
 
+/// White space between a text and the one before it.
+pub(super) const PARAGRAPH: &str = "\n\n";
+
 impl ResponseDocument {
     /// Creates a response or chunk in the content form, which was read from `events`.
     ///
@@ -115,6 +118,31 @@ impl ResponseDocument {
                 open.insert(candidate.index);
             }
         }
+    }
+
+    /// Inserts white space in front of the first text of `candidates`, since it follows another
+    /// text, unless it has that already. A refusal is a text of its own. Removes the indexes of
+    /// candidates with a text.
+    pub fn start_paragraphs(&mut self, candidates: &mut BTreeSet<u64>) -> Result<()> {
+        if candidates.is_empty() {
+            return Ok(());
+        }
+        self.make_parsed()?;
+        for candidate in &mut self.candidates {
+            let mut parts = candidate.parts().to_vec();
+            let has_text =
+                |part: &&mut Part| part.plain_text().is_some_and(|text| !text.is_empty());
+            let Some(first) = parts.iter_mut().find(has_text) else {
+                continue;
+            };
+            let text = first.plain_text().unwrap_or_default();
+            let is_apart = first.is_refusal() || text.starts_with(PARAGRAPH);
+            if candidates.remove(&candidate.index) && !is_apart {
+                *first = first.with_text(&format!("{PARAGRAPH}{text}"))?;
+                candidate.set_parts(parts)?;
+            }
+        }
+        self.update_candidates()
     }
 
     /// Ends other candidates than the first one, without another text.

@@ -1,6 +1,6 @@
 //! A response, or one chunk of it.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::borrow::Cow;
 
 use bytes::Bytes;
 use serde_json::{Value, value::RawValue};
@@ -27,9 +27,6 @@ use crate::{
 
 const MODEL_VERSION: &[&str] = &["modelVersion", "model_version"];
 const RESPONSE: &[&str] = &["response"];
-
-/// White space between a text and the one before it.
-pub(super) const PARAGRAPH: &str = "\n\n";
 
 const TOTAL_TOKENS: &[&str] = &["totalTokenCount", "total_token_count"];
 pub const USAGE: &[&str] = &["usageMetadata", "usage_metadata"];
@@ -340,31 +337,6 @@ impl ResponseDocument {
             self.document.set_child(USAGE, &usage)?;
         }
         Ok(ignored)
-    }
-
-    /// Inserts white space in front of the first text of `candidates`, since it follows another
-    /// text, unless it has that already. A refusal is a text of its own. Removes the indexes of
-    /// candidates with a text.
-    pub fn start_paragraphs(&mut self, candidates: &mut BTreeSet<u64>) -> Result<()> {
-        if candidates.is_empty() {
-            return Ok(());
-        }
-        self.make_parsed()?;
-        for candidate in &mut self.candidates {
-            let mut parts = candidate.parts().to_vec();
-            let has_text =
-                |part: &&mut Part| part.plain_text().is_some_and(|text| !text.is_empty());
-            let Some(first) = parts.iter_mut().find(has_text) else {
-                continue;
-            };
-            let text = first.plain_text().unwrap_or_default();
-            let is_apart = first.is_refusal() || text.starts_with(PARAGRAPH);
-            if candidates.remove(&candidate.index) && !is_apart {
-                *first = first.with_text(&format!("{PARAGRAPH}{text}"))?;
-                candidate.set_parts(parts)?;
-            }
-        }
-        self.update_candidates()
     }
 
     pub(crate) fn first_candidate(&self) -> Option<&CandidateDocument> {

@@ -14,8 +14,9 @@ use crate::dialect::{
         fields::FINISH_REASON,
         part::{FunctionCall, Part},
         response::{
+            builder::PARAGRAPH,
             candidate::{CandidateDocument, ProposedCall, ProposedPart},
-            document::{PARAGRAPH, ResponseDocument},
+            document::ResponseDocument,
             model_step::ModelStep,
             partial_function_calls::{CallDecision, PartialCalls},
         },
