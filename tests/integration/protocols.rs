@@ -282,6 +282,26 @@ async fn additional_context_has_the_form_of_each_family() {
 }
 
 #[tokio::test]
+async fn empty_context_changes_no_byte() {
+    let empty = json!({ "systemMessage": "", "hookSpecificOutput": { "additionalContext": "" } });
+    let events = ["SessionStart", "BeforeAgent", "BeforeModel", "AfterTool"];
+    for protocol in ["gemini", "terminai", "llxprt"] {
+        let upstream = Upstream::mock().await;
+        let files = events.map(|event| (protocol, event, printing(event, &empty)));
+        let gate = gate(&upstream, &files).await;
+        let prompt = prompt("hello").to_string();
+
+        for body in [prompt, conversation()] {
+            ask(&gate, "generateContent", &body).await;
+
+            let sent = upstream.requests().pop().unwrap().body;
+            assert_eq!(sent, body, "{protocol}");
+        }
+        gate.json("AfterTool.json");
+    }
+}
+
+#[tokio::test]
 async fn changed_json_of_terminai_is_logged_as_a_warning() {
     let upstream = Upstream::mock().await;
     let changed = hook::request(&json!({ "messages": [

@@ -198,13 +198,14 @@ impl HookOutput {
         self.specific("additionalContext")?.as_str()
     }
 
-    /// Returns the texts that it adds to the conversation.
+    /// Returns the texts that it adds to the conversation, none of them empty.
     pub fn added(&self) -> Vec<AddedContext> {
-        if self.interpretation.added.is_empty() {
-            let context = self.additional_context();
-            return context.map(AddedContext::tagged).into_iter().collect();
+        let mut added = self.interpretation.added.clone();
+        if added.is_empty() {
+            added.extend(self.additional_context().map(AddedContext::tagged));
         }
-        self.interpretation.added.clone()
+        added.retain(|added| !added.text().is_empty());
+        added
     }
 
     /// Returns the added texts in the form that the model reads.
