@@ -66,6 +66,8 @@ pub struct Interpretation {
     /// True if `toolConfig` is that of a bundle above another one, so that it allows nothing more
     /// than other outputs.
     pub narrows_selection: bool,
+    /// Conversation of earlier outputs that the messages of `llm_request` leave without text.
+    pub earlier_messages: Vec<Message>,
     /// Texts for the system instruction that the messages of `llm_request` leave out.
     pub removed_system: Vec<Message>,
 }
@@ -227,6 +229,7 @@ impl HookOutput {
         let fields = self.interpretation.llm_request.as_ref().or_else(written);
         RequestMutation {
             fields: fields.cloned().unwrap_or_default(),
+            earlier_messages: self.interpretation.earlier_messages.clone(),
             appended_text: None,
         }
     }

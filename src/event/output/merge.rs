@@ -167,6 +167,7 @@ impl OutputMerger {
         }
         self.merged
             .set_specific("llm_request", Value::Object(edit.fields));
+        self.merged.interpretation.earlier_messages = edit.earlier_messages;
         self.merged.interpretation.llm_request = None;
     }
 
