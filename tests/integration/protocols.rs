@@ -199,6 +199,35 @@ async fn an_edit_of_text_cannot_change_calls_or_results() {
 }
 
 #[tokio::test]
+async fn a_hook_of_terminai_removes_all_text() {
+    let media = r#"{"inlineData":{"mimeType":"image/png","data":"aGk="}}"#;
+    let picture =
+        format!(r#"{{"contents":[{{"role":"user","parts":[{{"text":"my SECRET "}},{media}]}}]}}"#);
+    let tool = format!(
+        r#"{{"contents":[{{"role":"user","parts":[{{"text":"SECRET"}}]}},{{"role":"model","parts":[{CALL}]}},{{"role":"user","parts":[{RESULT}]}}]}}"#
+    );
+    let rest = json!([{ "role": "model", "content": CALL }, { "role": "user", "content": RESULT }]);
+    for (body, messages, kept) in [
+        (
+            picture,
+            json!([{ "role": "user", "content": media }]),
+            media,
+        ),
+        (tool, rest, RESULT),
+    ] {
+        let upstream = Upstream::mock().await;
+        let edit = hook::request(&json!({ "messages": messages }));
+        let files = [("terminai", "BeforeModel", printing("blank", &edit))];
+        let gate = gate(&upstream, &files).await;
+
+        ask(&gate, "generateContent", &body).await;
+
+        let sent = upstream.only_request().body;
+        assert!(sent.contains(kept) && !sent.contains("SECRET"), "{sent}");
+    }
+}
+
+#[tokio::test]
 async fn a_request_that_a_hook_returns_as_received_is_not_changed() {
     let upstream = Upstream::mock().await;
     let echo = r#"import json, sys
