@@ -91,7 +91,7 @@ fn splice() -> Outcome {
     let config = json!({ "temperature": 0.5 });
     let mutation = RequestMutation {
         fields: Map::from_iter([("config".to_owned(), config)]),
-        appended_text: None,
+        ..RequestMutation::default()
     };
     ensure(measured(|| {
         let edited = dialect::write_request(&call, document, &mutation);

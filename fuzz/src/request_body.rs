@@ -110,6 +110,7 @@ fn edits(call: &Call, document: &Document) -> Vec<Document> {
         let mutation = RequestMutation {
             fields: edit.as_object().unwrap().clone(),
             appended_text: Some("said".to_owned()),
+            ..RequestMutation::default()
         };
         if let Ok(edited) = dialect::write_request(call, document.clone(), &mutation) {
             reread(&edited.document);

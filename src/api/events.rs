@@ -218,7 +218,7 @@ fn to_response<E: EventKind>(
 ) -> Value {
     let mut output = outcome.output;
     let masked = output.deny_masked_result().then_some(Action::Deny);
-    let action = masked.unwrap_or_else(|| outcome.verdict.action());
+    let action = outcome.verdict.action().max(masked.unwrap_or_default());
     let arguments = explain
         .as_ref()
         .filter(|_| matches!(action, Action::Proceed | Action::Ask))

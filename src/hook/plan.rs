@@ -60,7 +60,8 @@ impl Plan {
     /// Detail with which messages are shown to the hooks.
     pub fn detail(&self) -> Detail {
         let mut hooks = self.all_hooks();
-        if hooks.any(|hook| hook.protocol.shows_message_parts()) {
+        // A later hook sees what an earlier one leaves, which can be parts without text.
+        if self.sequential || hooks.any(|hook| hook.protocol.shows_message_parts()) {
             Detail::Whole
         } else {
             Detail::Texts

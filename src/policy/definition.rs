@@ -115,7 +115,7 @@ impl PolicyRequest {
     pub fn set_field(&mut self, name: &str, value: Value) -> Result<(), DialectError> {
         let mutation = RequestMutation {
             fields: [(name.to_owned(), value)].into_iter().collect(),
-            appended_text: None,
+            ..RequestMutation::default()
         };
         let edited = dialect::write_request(&self.call, self.document.clone(), &mutation)?;
         self.document = edited.document;

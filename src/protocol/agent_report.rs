@@ -145,7 +145,7 @@ impl AgentReport {
         match self.event {
             EventName::BeforeTool => self.permission(answer, &mut specific),
             EventName::AfterTool => self.result(answer, &mut output, &mut specific),
-            _ if answer.verdict() == "deny" => {
+            _ if answer.decision() == Some("deny") => {
                 output.insert("decision".to_owned(), json!("block"));
                 output.insert("reason".to_owned(), json!(answer.reason()));
             }
@@ -153,7 +153,7 @@ impl AgentReport {
         }
         // Codex has no `continue` for a tool that did not run; its denial suffices.
         let can_stop = self.agent == ReportingAgent::Claude || self.event != EventName::BeforeTool;
-        if answer.verdict() == "stop" && can_stop {
+        if answer.stops() && can_stop {
             output.insert("continue".to_owned(), json!(false));
             output.insert("stopReason".to_owned(), json!(answer.stop_reason()));
         }
@@ -176,11 +176,13 @@ impl AgentReport {
 
     /// Decides a tool call that has not run.
     fn permission(&self, answer: Answer<'_>, specific: &mut Map<String, Value>) {
-        let decision = match (answer.verdict(), self.agent) {
+        let decision = match (answer.decision(), self.agent) {
+            _ if answer.stops() => Some(("deny", answer.stop_reason())),
             // Codex does not ask.
-            ("deny", _) | ("ask", ReportingAgent::Codex) => Some(("deny", answer.reason())),
-            ("stop", _) => Some(("deny", answer.stop_reason())),
-            ("ask", ReportingAgent::Claude) => Some(("ask", answer.reason())),
+            (Some("deny"), _) | (Some("ask"), ReportingAgent::Codex) => {
+                Some(("deny", answer.reason()))
+            }
+            (Some("ask"), ReportingAgent::Claude) => Some(("ask", answer.reason())),
             _ => None,
         };
         if let Some((decision, reason)) = decision {
@@ -211,7 +213,7 @@ impl AgentReport {
         output: &mut Map<String, Value>,
         specific: &mut Map<String, Value>,
     ) {
-        let denial = (answer.verdict() == "deny").then(|| answer.reason());
+        let denial = (answer.decision() == Some("deny")).then(|| answer.reason());
         let edit = answer.specific("updatedToolOutput").and_then(Value::as_str);
         let Some(text) = denial.clone().or_else(|| edit.map(str::to_owned)) else {
             return;
@@ -243,9 +245,12 @@ impl AgentReport {
 struct Answer<'a>(&'a Value);
 
 impl<'a> Answer<'a> {
-    fn verdict(self) -> &'a str {
-        let verdict = self.0.pointer("/hookgate/verdict");
-        verdict.and_then(Value::as_str).unwrap_or("proceed")
+    fn decision(self) -> Option<&'a str> {
+        self.field("decision")?.as_str()
+    }
+
+    fn stops(self) -> bool {
+        self.field("continue") == Some(&json!(false))
     }
 
     fn reason(self) -> String {

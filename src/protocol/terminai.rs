@@ -10,7 +10,7 @@ use crate::{
         AddedContext, Context, Diagnostic, DiagnosticCode, Event, HookResult, InputExtras,
         OutputPart,
     },
-    model::{LlmRequest, Message, MessageParts, align},
+    model::{LlmRequest, Message, MessageParts, Role, align},
 };
 
 #[derive(Debug)]
@@ -98,6 +98,22 @@ impl Texts {
                 texts.messages.push(Message { role, content });
             }
         }
+        let mut shown = shown.iter().filter(|message| message.role != Role::System);
+        let mut returned = returned
+            .iter()
+            .filter(|message| message.role != Role::System);
+        let mut kept = texts.messages.iter();
+        // An empty list would change nothing, and a message without text removes all texts.
+        if shown.any(|message| !message.text().is_empty())
+            && kept.all(|message| message.role == Role::System)
+            && let Some(Message { role, .. }) = returned.next()
+        {
+            let content = String::new();
+            texts.messages.push(Message {
+                role: *role,
+                content,
+            });
+        }
         texts
     }
 
@@ -118,7 +134,7 @@ impl Texts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{MessagePart, Role};
+    use crate::model::MessagePart;
 
     const CALL: &str = r#"{"functionCall":{"name":"f","args":{"n":1.0}}}"#;
     const RESULT: &str = r#"{"functionResponse":{"name":"f"}}"#;
@@ -188,6 +204,16 @@ mod tests {
             &[" was called"],
             false,
         );
+    }
+
+    #[test]
+    fn a_conversation_without_text_has_one_empty_message() {
+        let rest = [
+            (Role::Model, CALL.to_owned()),
+            (Role::User, RESULT.to_owned()),
+        ];
+        check(&rest, &[""], false);
+        check(&[(Role::System, "s".to_owned())], &["s"], false);
     }
 
     #[test]

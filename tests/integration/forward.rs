@@ -238,6 +238,30 @@ async fn an_output_has_only_fields_that_the_agent_supports() {
 }
 
 #[tokio::test]
+async fn a_result_is_hidden_also_if_the_loop_ends() {
+    let redact = "policies: [{ policy: redact, detect: [email] }]\n";
+    let stop = json!({ "continue": false, "stopReason": "enough" });
+    let mut denial = stop.clone();
+    denial["decision"] = json!("deny");
+    denial["reason"] = json!("hidden");
+    let mut ran = bash("ls");
+    ran["hook_event_name"] = json!("PostToolUse");
+    ran["tool_response"] = json!("ann@example.com");
+    for (printed, shown) in [(stop, "[REDACTED:email]"), (denial, "hidden")] {
+        let upstream = Upstream::mock().await;
+        let hooks = hook::config(&[("AfterTool", hook::printing("end", &printed))]);
+        let gate = TestGateway::start(&upstream, &format!("{redact}{hooks}")).await;
+        let mut expected = json!({ "decision": "block", "reason": shown,
+            "continue": false, "stopReason": "enough" });
+
+        assert_eq!(output(&gate, "codex", &ran).await, expected);
+        expected["hookSpecificOutput"] =
+            json!({ "hookEventName": "PostToolUse", "updatedToolOutput": shown });
+        assert_eq!(output(&gate, "claude", &ran).await, expected);
+    }
+}
+
+#[tokio::test]
 async fn the_user_is_asked_about_the_edited_arguments() {
     let upstream = Upstream::mock().await;
     let edit = json!({ "hookSpecificOutput": { "tool_input": { "command": "ls -l" } } });

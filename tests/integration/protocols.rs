@@ -199,6 +199,35 @@ async fn an_edit_of_text_cannot_change_calls_or_results() {
 }
 
 #[tokio::test]
+async fn a_hook_of_terminai_removes_all_text() {
+    let media = r#"{"inlineData":{"mimeType":"image/png","data":"aGk="}}"#;
+    let picture =
+        format!(r#"{{"contents":[{{"role":"user","parts":[{{"text":"my SECRET "}},{media}]}}]}}"#);
+    let tool = format!(
+        r#"{{"contents":[{{"role":"user","parts":[{{"text":"SECRET"}}]}},{{"role":"model","parts":[{CALL}]}},{{"role":"user","parts":[{RESULT}]}}]}}"#
+    );
+    let rest = json!([{ "role": "model", "content": CALL }, { "role": "user", "content": RESULT }]);
+    for (body, messages, kept) in [
+        (
+            picture,
+            json!([{ "role": "user", "content": media }]),
+            media,
+        ),
+        (tool, rest, RESULT),
+    ] {
+        let upstream = Upstream::mock().await;
+        let edit = hook::request(&json!({ "messages": messages }));
+        let files = [("terminai", "BeforeModel", printing("blank", &edit))];
+        let gate = gate(&upstream, &files).await;
+
+        ask(&gate, "generateContent", &body).await;
+
+        let sent = upstream.only_request().body;
+        assert!(sent.contains(kept) && !sent.contains("SECRET"), "{sent}");
+    }
+}
+
+#[tokio::test]
 async fn a_request_that_a_hook_returns_as_received_is_not_changed() {
     let upstream = Upstream::mock().await;
     let echo = r#"import json, sys
@@ -279,6 +308,26 @@ async fn additional_context_has_the_form_of_each_family() {
     assert_eq!(context, "<a>\nb\n<c>\n<d>\nfor people: <d>");
     let message = "for people: <a>\nfor people: b\nfor people: <c>\nfor people: <d>";
     assert_eq!(response["systemMessage"], message);
+}
+
+#[tokio::test]
+async fn empty_context_changes_no_byte() {
+    let empty = json!({ "systemMessage": "", "hookSpecificOutput": { "additionalContext": "" } });
+    let events = ["SessionStart", "BeforeAgent", "BeforeModel", "AfterTool"];
+    for protocol in ["gemini", "terminai", "llxprt"] {
+        let upstream = Upstream::mock().await;
+        let files = events.map(|event| (protocol, event, printing(event, &empty)));
+        let gate = gate(&upstream, &files).await;
+        let prompt = prompt("hello").to_string();
+
+        for body in [prompt, conversation()] {
+            ask(&gate, "generateContent", &body).await;
+
+            let sent = upstream.requests().pop().unwrap().body;
+            assert_eq!(sent, body, "{protocol}");
+        }
+        gate.json("AfterTool.json");
+    }
 }
 
 #[tokio::test]

@@ -66,6 +66,8 @@ pub struct Interpretation {
     /// True if `toolConfig` is that of a bundle above another one, so that it allows nothing more
     /// than other outputs.
     pub narrows_selection: bool,
+    /// Conversation of earlier outputs that the messages of `llm_request` leave without text.
+    pub earlier_messages: Vec<Message>,
     /// Texts for the system instruction that the messages of `llm_request` leave out.
     pub removed_system: Vec<Message>,
 }
@@ -198,13 +200,14 @@ impl HookOutput {
         self.specific("additionalContext")?.as_str()
     }
 
-    /// Returns the texts that it adds to the conversation.
+    /// Returns the texts that it adds to the conversation, none of them empty.
     pub fn added(&self) -> Vec<AddedContext> {
-        if self.interpretation.added.is_empty() {
-            let context = self.additional_context();
-            return context.map(AddedContext::tagged).into_iter().collect();
+        let mut added = self.interpretation.added.clone();
+        if added.is_empty() {
+            added.extend(self.additional_context().map(AddedContext::tagged));
         }
-        self.interpretation.added.clone()
+        added.retain(|added| !added.text().is_empty());
+        added
     }
 
     /// Returns the added texts in the form that the model reads.
@@ -226,6 +229,7 @@ impl HookOutput {
         let fields = self.interpretation.llm_request.as_ref().or_else(written);
         RequestMutation {
             fields: fields.cloned().unwrap_or_default(),
+            earlier_messages: self.interpretation.earlier_messages.clone(),
             appended_text: None,
         }
     }

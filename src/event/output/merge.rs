@@ -96,8 +96,9 @@ impl OutputMerger {
             }
             OutputPart::AdditionalContext => self.merge_context(output),
             OutputPart::AppendedText => {
-                let added = &output.interpretation.added;
-                merged.interpretation.added.extend(added.iter().cloned());
+                let added = output.interpretation.added.iter();
+                let added = added.filter(|added| !added.text().is_empty());
+                merged.interpretation.added.extend(added.cloned());
             }
             OutputPart::ClearContext => {
                 if output.specific("clearContext") == Some(&Value::Bool(true)) {
@@ -166,6 +167,7 @@ impl OutputMerger {
         }
         self.merged
             .set_specific("llm_request", Value::Object(edit.fields));
+        self.merged.interpretation.earlier_messages = edit.earlier_messages;
         self.merged.interpretation.llm_request = None;
     }
 

@@ -369,6 +369,43 @@ async fn a_later_edit_without_messages_keeps_the_mask_of_an_earlier_one() {
 }
 
 #[tokio::test]
+async fn a_later_hook_removes_all_text_that_earlier_ones_masked() {
+    let media = json!({ "inlineData": { "mimeType": "image/png", "data": "aGk=" } });
+    let with_media = json!({ "contents": [
+        { "role": "user", "parts": [{ "text": "a secret" }, media] },
+    ] });
+    let without_text = json!([{ "role": "user", "parts": [media] }]);
+    let masked = prompt("***")["contents"].clone();
+    for sequential in [false, true] {
+        // A request keeps the mask if it would have no content without its text.
+        for (body, left) in [(&with_media, &without_text), (&prompt("a secret"), &masked)] {
+            let upstream = Upstream::mock().await;
+            let edit = |text: &str| {
+                let messages = json!([{ "role": "user", "content": text }]);
+                hook::request(&json!({ "messages": messages }))
+            };
+            let hooks = [
+                hook::printing("mask", &edit("***")),
+                hook::printing("blank", &edit("")),
+                hook::printing("seen", &json!({})),
+            ];
+            let group = json!({ "sequential": sequential, "hooks": hooks });
+            let config = format!("hooks: {}", json!({ "BeforeModel": [group] }));
+            let gate = TestGateway::start(&upstream, &config).await;
+
+            gate.agent().generate(MODEL, body).await;
+
+            assert_eq!(upstream.only_request().json()["contents"], *left);
+            if sequential {
+                let seen = &gate.json("seen.json")["llm_request"]["messages"];
+                let texts = seen.as_array().unwrap().len();
+                assert_eq!(texts, usize::from(*left == masked), "{seen}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_hook_on_a_reported_request_keeps_the_masks_of_policies() {
     let upstream = Upstream::mock().await;
     let policy = "policies: [{ policy: redact, detect: [email] }]\n";

@@ -52,30 +52,39 @@ pub fn read_content(value: &Value) -> Option<String> {
     }
 }
 
-/// Returns whether messages have a text that is not for the system instruction.
+/// Returns whether any message is not for the system instruction.
 pub(super) fn has_conversation(messages: &[Message]) -> bool {
-    let mut messages = messages.iter();
-    messages.any(|message| message.role != Role::System && !message.content.is_empty())
+    messages.iter().any(is_conversation)
+}
+
+/// Returns whether messages leave the conversation without text.
+pub(super) fn is_emptied(messages: &[Message]) -> bool {
+    let mut conversation = messages.iter().filter(|message| is_conversation(message));
+    has_conversation(messages) && conversation.all(|message| message.content.is_empty())
+}
+
+pub(super) fn is_conversation(message: &Message) -> bool {
+    message.role != Role::System
 }
 
 /// Returns the messages of a later edit over those of an earlier one: texts for the system
-/// instruction are added to those before, and a conversation without text replaces none. A
-/// conversation that is an edit of the earlier messages replaces all of them.
+/// instruction alone are added to those before. A conversation that is an edit of the earlier
+/// messages replaces all of them.
 pub(super) fn merge_messages(
     earlier: Vec<Message>,
     later: Vec<Message>,
     follows_edits: bool,
 ) -> Vec<Message> {
-    let is_system = |message: &Message| message.role == Role::System;
-    let has_text = has_conversation(&later);
-    if has_text && follows_edits {
+    let replaces = has_conversation(&later);
+    if replaces && follows_edits {
         return later;
     }
-    let (mut merged, conversation): (Vec<_>, Vec<_>) = earlier.into_iter().partition(is_system);
-    let (mut added, replacement): (Vec<_>, Vec<_>) = later.into_iter().partition(is_system);
+    let (conversation, mut merged): (Vec<_>, Vec<_>) =
+        earlier.into_iter().partition(is_conversation);
+    let (replacement, mut added): (Vec<_>, Vec<_>) = later.into_iter().partition(is_conversation);
     added.retain(|message| !merged.contains(message));
     merged.extend(added);
-    merged.extend(if has_text { replacement } else { conversation });
+    merged.extend(if replaces { replacement } else { conversation });
     merged
 }
 

@@ -4,7 +4,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use serde_json::{Map, Value, json};
 
 use super::{
-    message::{Message, Role, has_conversation, merge_messages, read_content},
+    message::{
+        Message, Role, has_conversation, is_conversation, is_emptied, merge_messages, read_content,
+    },
     message_parts::{self, MessageParts},
     name::ModelName,
     tools::ToolConfig,
@@ -51,6 +53,9 @@ pub struct RequestMutation {
     /// Fields of the stable form to replace; wrongly typed ones are ignored when
     /// they are applied.
     pub fields: Map<String, Value>,
+    /// Conversation of earlier edits that `messages` leave without text. It is applied first, and
+    /// stays if no content would be left.
+    pub earlier_messages: Vec<Message>,
     /// Text to append to the user's last content.
     pub appended_text: Option<String>,
 }
@@ -111,12 +116,9 @@ impl LlmRequest {
         if let Some(model) = mutation.model() {
             model.as_str().clone_into(&mut self.model);
         }
-        if let Some(messages) = mutation.messages() {
-            let messages = merge_messages(self.messages.clone(), messages, true);
-            self.message_parts =
-                message_parts::update(&self.message_parts, &self.messages, &messages);
-            self.messages = messages;
-            self.messages.retain(|message| !message.content.is_empty());
+        let messages = mutation.messages().unwrap_or_default();
+        for messages in [mutation.earlier_messages.clone(), messages] {
+            self.apply_messages(messages);
         }
         if let Some(system) = mutation.system() {
             self.system = Some(system);
@@ -132,6 +134,22 @@ impl LlmRequest {
         if let Some(tools) = mutation.tool_config() {
             self.tool_config = Some(tools);
         }
+    }
+
+    fn apply_messages(&mut self, mut messages: Vec<Message>) {
+        let mut parts = self.message_parts.iter();
+        let has_other_parts = parts.any(|message| message.json_parts().next().is_some());
+        // An edit that leaves no content is not written either.
+        if is_emptied(&messages) && !has_other_parts {
+            messages.retain(|message| !is_conversation(message));
+        }
+        if messages.is_empty() {
+            return;
+        }
+        let messages = merge_messages(self.messages.clone(), messages, true);
+        self.message_parts = message_parts::update(&self.message_parts, &self.messages, &messages);
+        self.messages = messages;
+        self.messages.retain(|message| !message.content.is_empty());
     }
 }
 
@@ -154,7 +172,7 @@ impl RequestMutation {
     ) -> Vec<String> {
         let mut later = Self {
             fields: later.clone(),
-            appended_text: None,
+            ..Self::default()
         };
         unite_config(&mut self.fields);
         unite_config(&mut later.fields);
@@ -174,6 +192,12 @@ impl RequestMutation {
             }
         }
         if let (Some(earlier), Some(returned)) = (earlier, returned) {
+            if is_emptied(&returned) && !is_emptied(&earlier) {
+                let conversation = earlier.iter().filter(|message| is_conversation(message));
+                self.earlier_messages = conversation.cloned().collect();
+            } else if has_conversation(&returned) && !is_emptied(&returned) {
+                self.earlier_messages.clear();
+            }
             let mut merged = merge_messages(earlier, returned, follows_edits);
             merged.retain(|message| follows_edits || !removed.contains(message));
             self.fields.insert("messages".to_owned(), json!(merged));
@@ -185,9 +209,10 @@ impl RequestMutation {
     fn is_usable(&self, key: &str) -> bool {
         match key {
             "model" => self.model().is_some(),
-            "messages" => self
-                .messages()
-                .is_some_and(|list| list.iter().any(|message| !message.content.is_empty())),
+            "messages" => self.messages().is_some_and(|list| {
+                let mut list = list.iter();
+                list.any(|message| is_conversation(message) || !message.content.is_empty())
+            }),
             "config" => self.fields.get(key).is_some_and(Value::is_object),
             "systemInstruction" => self.system().is_some(),
             "toolConfig" => self.tool_config().is_some(),

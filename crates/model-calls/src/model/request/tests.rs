@@ -23,7 +23,6 @@ fn edit_without_effect() -> impl Strategy<Value = Value> {
         json!({ "messages": [] }),
         json!({ "messages": "x" }),
         json!({ "messages": [{ "role": "user" }] }),
-        json!({ "messages": [{ "role": "user", "content": "" }] }),
         json!({ "config": null }),
         json!({ "config": "x" }),
         json!({ "config": { "temperature": "x" } }),
@@ -104,6 +103,22 @@ fn an_unusable_value_is_reported_if_an_earlier_one_is_kept() {
     let ignored = mutation.merge(&fields(&later), false, &[]);
 
     assert_eq!(ignored, ["model", "topK"]);
+}
+
+#[test]
+fn an_edit_that_removes_all_text_keeps_the_conversation_it_follows() {
+    let user = |text: &str| json!({ "messages": [{ "role": "user", "content": text }] });
+    let system = json!({ "messages": [{ "role": "system", "content": "s" }] });
+
+    let emptied = merged(&[user("***"), user(""), system, user("")]);
+    let replaced = merged(&[user("***"), user(""), user("new")]);
+
+    assert_eq!(json!(emptied.earlier_messages), user("***")["messages"]);
+    let system = json!({ "role": "system", "content": "s" });
+    let expected = json!([system, { "role": "user", "content": "" }]);
+    assert_eq!(emptied.fields["messages"], expected);
+    assert_eq!(replaced.earlier_messages, []);
+    assert_eq!(Value::Object(replaced.fields), user("new"));
 }
 
 #[test]

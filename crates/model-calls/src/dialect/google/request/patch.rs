@@ -99,7 +99,7 @@ pub fn build_request(llm_request: &LlmRequest) -> Result<(Call, Document)> {
     }
     let mutation = RequestMutation {
         fields,
-        appended_text: None,
+        ..RequestMutation::default()
     };
     let patched = write_request(&call, Document::empty(), &mutation)?;
     Ok((call, patched.document))
@@ -128,6 +128,9 @@ impl Patch<'_> {
             }
         }
         if let Some(messages) = mutation.messages() {
+            if !mutation.earlier_messages.is_empty() {
+                self.messages(document, mutation.earlier_messages.clone())?;
+            }
             self.messages(document, messages)?;
         } else if mutation.fields.contains_key("messages") {
             self.drop("messages", "the list is empty or has the wrong type");

@@ -87,7 +87,7 @@ impl Opened {
     fn write(&mut self, mutation: &Value) {
         let mutation = RequestMutation {
             fields: mutation.as_object().unwrap().clone(),
-            appended_text: None,
+            ..RequestMutation::default()
         };
         let patched = write_request(&self.call, self.form.clone(), &mutation).unwrap();
         self.form = patched.document;
