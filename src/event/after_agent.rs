@@ -9,7 +9,7 @@ use super::{
 };
 
 /// Prompt and final response of a turn.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AfterAgent {
     /// Prompt that started the turn.
     pub prompt: String,

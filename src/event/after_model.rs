@@ -12,7 +12,7 @@ use super::{
 use crate::model::{CachedRequest, LlmRequest, LlmResponse, ResponseMutation};
 
 /// Request and response of a model call.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AfterModel {
     /// Request as sent upstream, shared by all chunks.
     pub llm_request: Arc<CachedRequest>,

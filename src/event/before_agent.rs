@@ -9,7 +9,7 @@ use super::{
 };
 
 /// Prompt of a turn.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BeforeAgent {
     /// Text of the user.
     pub prompt: String,

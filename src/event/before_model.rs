@@ -10,7 +10,7 @@ use super::{
 use crate::model::{LlmRequest, RequestMutation, ResponseMutation};
 
 /// Model request to be sent.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BeforeModel {
     /// Request in the stable form.
     pub llm_request: LlmRequest,

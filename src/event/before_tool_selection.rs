@@ -9,7 +9,7 @@ use super::{
 use crate::model::{LlmRequest, ToolConfig};
 
 /// Model request to be sent, after the edits of `BeforeModel`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BeforeToolSelection {
     /// Request in the stable form.
     pub llm_request: LlmRequest,

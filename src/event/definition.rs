@@ -10,7 +10,7 @@ use super::{
 use crate::model::{LlmRequest, LlmResponse};
 
 /// Input, matcher subject, honoured output and verdict of one event.
-pub trait EventDefinition: Serialize + DeserializeOwned + Send + Sync + Sized + 'static {
+pub trait EventDefinition: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Parts of a hook's output that count; all others are ignored.
     const HONOURS: &'static [OutputPart];
     /// Possible subjects, for checks of matchers at load.

@@ -9,7 +9,7 @@ use super::{
 };
 
 /// Message for the user.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Notification {
     /// Kind of notification, such as `ToolPermission`.
     pub notification_type: String,

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Cause of the compression.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PreCompress {
     /// Trigger: `manual` or `auto`.
     pub trigger: String,

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Cause of the end.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SessionEnd {
     /// `exit`, `clear`, `logout`, `prompt_input_exit` or `other`; Claude Code has more.
     pub reason: String,

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Cause of the start.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SessionStart {
     /// `startup`, `resume`, `clear`, llxprt's `compress`, or Claude Code's `compact`.
     pub source: String,

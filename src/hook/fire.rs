@@ -51,6 +51,7 @@ impl Engine {
         plan.retain_policies(SkipReason::InspectsCalls, is_selected);
         let mut runs = self.run_policies(&plan, scope, InspectionPass::First, &mut event);
         let policy_runs = runs.len();
+        let before_hooks = event.clone();
         runs.extend(self.run_layers(&mut plan, scope, &mut event).await);
         let has_output = |run: &HookRun| run.is_enforced() && run.has_output();
         let hooks_changed = runs.iter().skip(policy_runs).any(has_output);
@@ -64,6 +65,12 @@ impl Engine {
             // A refusal may have texts for the conversation, too.
             let edited = mask_added(&plan, E::NAME, &mut runs);
             if !is_refused {
+                if edited.contains(&true) {
+                    // The event has the added texts without their masks.
+                    event = before_hooks;
+                    let hook_runs = runs.get(policy_runs..).unwrap_or_default();
+                    event.apply(&merge_runs::<E>(hook_runs).0);
+                }
                 let last = self.run_policies(&plan, scope, InspectionPass::Second, &mut event);
                 runs.extend(last.into_iter().zip(edited).map(|(run, edited)| HookRun {
                     edited: run.edited || edited,

@@ -109,10 +109,12 @@ impl Policy for RequestLimits {
         if !request.call.operation.generates() {
             return Ok(HookOutput::default());
         }
-        if context.pass == InspectionPass::First
-            && let Err(reason) = self.check_usage(&context.session_usage())
-        {
-            return Ok(HookOutput::denial(reason));
+        if context.pass == InspectionPass::First {
+            let usage = context.session_usage();
+            usage.begin_reported_response();
+            if let Err(reason) = self.check_usage(&usage) {
+                return Ok(HookOutput::denial(reason));
+            }
         }
         let clamped = self.clamped_parameters(request)?;
         if !clamped.is_empty() {
@@ -143,7 +145,7 @@ struct TokenCounter {
     /// Tokens of this response so far. Each chunk carries the total.
     tokens: u64,
     /// Size of the call, until its tokens are estimated. A reported chunk has none: another one
-    /// may have the count.
+    /// may have the count, and is not known to belong to the same response.
     size: Option<CallSize>,
 }
 
@@ -161,15 +163,18 @@ impl TokenCounter {
 
 impl ResponsePolicy for TokenCounter {
     fn chunk(&mut self, chunk: &mut ResponseDocument, position: ChunkPosition) -> PolicyResult {
-        let tokens = chunk.total_tokens()?.unwrap_or_default().max(self.tokens);
+        let total = chunk.total_tokens()?.unwrap_or_default();
+        let Some(size) = &mut self.size else {
+            self.usage.count_reported_tokens(total);
+            return Ok(HookOutput::default());
+        };
+        let tokens = total.max(self.tokens);
         self.usage.count_tokens(tokens - self.tokens);
         self.tokens = tokens;
-        if let Some(size) = &mut self.size {
-            size.response_bytes += chunk.wire_len() as u64;
-            if position == ChunkPosition::Chunk || size.events > 0 {
-                let events = chunk.original_events().map_or(1, <[_]>::len);
-                size.events += events as u64;
-            }
+        size.response_bytes += chunk.wire_len() as u64;
+        if position == ChunkPosition::Chunk || size.events > 0 {
+            let events = chunk.original_events().map_or(1, <[_]>::len);
+            size.events += events as u64;
         }
         if position == ChunkPosition::Last {
             self.count_estimate();

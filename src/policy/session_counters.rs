@@ -46,6 +46,8 @@ struct CountedSession {
 pub(super) struct SessionUsage {
     calls: AtomicU64,
     tokens: AtomicU64,
+    /// Tokens of the response that is reported in chunks, as far as they are counted.
+    reported: AtomicU64,
     /// Calls and tokens that other replicas have counted.
     others: [AtomicU64; 2],
 }
@@ -148,6 +150,20 @@ impl SessionUsage {
 
     pub(super) fn count_tokens(&self, tokens: u64) {
         self.tokens.fetch_add(tokens, Ordering::Relaxed);
+    }
+
+    /// Counts the tokens of a reported chunk by the total of its response so far. A total that is
+    /// smaller than the one before begins another response.
+    pub(super) fn count_reported_tokens(&self, total: u64) {
+        if total > 0 {
+            let counted = self.reported.swap(total, Ordering::Relaxed);
+            self.count_tokens(total.checked_sub(counted).unwrap_or(total));
+        }
+    }
+
+    /// Starts the count of another reported response.
+    pub(super) fn begin_reported_response(&self) {
+        self.reported.store(0, Ordering::Relaxed);
     }
 
     /// Returns the tokens that all replicas have counted.

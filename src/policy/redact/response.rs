@@ -1,6 +1,6 @@
 //! `redact` on one response: a stream of masks for each text that arrives in pieces.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 
 use stream_redact::Masker;
 
@@ -116,19 +116,16 @@ impl ResponseTextEditor for ResponseRedactor {
         if !self.redact.on.contains(&scope) {
             return None;
         }
-        if !self.channels.contains_key(channel) {
-            if self.channels.len() >= MAX_CHANNELS {
-                return Some(OVERFLOW_LABEL.to_owned());
-            }
-            let is_json =
-                self.format == ResponseFormat::Json && channel.stream == TextStream::Speech;
-            let masked = MaskedChannel {
+        let is_full = self.channels.len() >= MAX_CHANNELS;
+        let is_json = self.format == ResponseFormat::Json && channel.stream == TextStream::Speech;
+        let masked = match self.channels.entry(channel.clone()) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(_) if is_full => return Some(OVERFLOW_LABEL.to_owned()),
+            Entry::Vacant(entry) => entry.insert(MaskedChannel {
                 masker: self.redact.mask.stream(),
                 json: is_json.then(JsonPosition::default),
-            };
-            self.channels.insert(channel.clone(), masked);
-        }
-        let masked = self.channels.get_mut(channel)?;
+            }),
+        };
         let edited = masked.mask(text, rest);
         self.found.extend(masked.masker.found());
         if rest == TextRest::None {

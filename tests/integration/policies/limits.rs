@@ -202,6 +202,37 @@ async fn tokens_are_counted_once_per_streamed_response() {
     assert_eq!(actions, ["pass", "pass", "deny"]);
 }
 
+#[tokio::test]
+async fn tokens_of_a_response_that_is_reported_in_chunks_are_counted_once() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: request_limits, max_tokens: 80 }]\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let agent = gateway.agent();
+    let llm_request = json!({ "model": MODEL, "messages": [{ "role": "user", "content": "hi" }] });
+    let is_denied = async || {
+        let event = json!({ "hook_event_name": "BeforeModel", "session_id": "s", "llm_request": llm_request });
+        agent.report(&event, "").await.json()["decision"] == "deny"
+    };
+    let report_chunks = async |totals: &[u64]| {
+        for total in totals {
+            let candidate = json!({ "content": { "role": "model", "parts": ["x"] } });
+            let llm_response =
+                json!({ "candidates": [candidate], "usageMetadata": { "totalTokenCount": total } });
+            let event = json!({ "hook_event_name": "AfterModel", "session_id": "s", "llm_request": llm_request, "llm_response": llm_response });
+            assert_eq!(agent.report(&event, "").await.json(), json!({}));
+        }
+    };
+
+    assert!(!is_denied().await);
+    report_chunks(&[10, 20, 30]).await;
+    assert!(!is_denied().await);
+    // A total may be larger than those of the response before.
+    report_chunks(&[40]).await;
+    assert!(!is_denied().await);
+    report_chunks(&[5, 10]).await;
+    assert!(is_denied().await);
+}
+
 /// Streams of Chat Completions have a count only if the request asks for one.
 #[tokio::test]
 async fn a_response_without_a_token_count_is_charged_by_an_estimate() {

@@ -360,6 +360,28 @@ async fn reported_calls_and_results_are_masked() {
     assert_eq!(report(&clean).await, json!({}));
 }
 
+/// The prompt is searched without the texts that hooks add: they are masked.
+#[tokio::test]
+async fn a_secret_that_a_hook_adds_to_a_prompt_denies_no_turn() {
+    let upstream = Upstream::mock().await;
+    let context = json!({ "hookSpecificOutput": { "additionalContext": "ask jo@example.com" } });
+    let hooks = hook::config(&[("BeforeAgent", hook::printing("context", &context))]);
+    let config = format!("policies: [{{ policy: redact, action: deny }}]\n{hooks}");
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let report = async |prompt: &str| {
+        let event = json!({ "hook_event_name": "BeforeAgent", "prompt": prompt });
+        gateway.agent().report(&event, "").await.json()
+    };
+
+    let clean = report("hello").await;
+    let denied = report("I am ann@example.com").await;
+
+    let added = &clean["hookSpecificOutput"]["additionalContext"];
+    assert_eq!(*added, "ask [REDACTED:email]", "{clean}");
+    assert_eq!(clean.get("decision"), None, "{clean}");
+    assert_eq!(denied["decision"], "deny");
+}
+
 #[tokio::test]
 async fn a_reported_response_is_masked_after_hooks_edit_it() {
     let upstream = Upstream::mock().await;
