@@ -116,6 +116,20 @@ impl CollectedExchange {
         }
     }
 
+    /// Returns the bytes of the exchange and of its head.
+    pub(super) fn head_bytes(&self) -> usize {
+        let headers = self.line.headers.iter();
+        let headers = headers.map(|(name, value)| name.len() + value.len() + ITEM_BYTES);
+        size_of::<Self>() + self.line.target.len() + headers.sum::<usize>()
+    }
+
+    /// Returns whether a body is in memory as that of the request or of the last round.
+    pub(super) fn shares_body(&self, body: &Bytes) -> bool {
+        let sent = self.rounds.last().and_then(|round| round.sent.as_ref());
+        let mut others = self.request.iter().chain(sent);
+        others.any(|other| (other.as_ptr(), other.len()) == (body.as_ptr(), body.len()))
+    }
+
     /// Makes the line of the exchange, without a mask, and returns it with the memory that it
     /// holds.
     pub fn into_recorded(self) -> (RecordedExchange, ReservedBytes) {

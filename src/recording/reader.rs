@@ -155,6 +155,13 @@ pub struct Exchanges {
     current: Option<SegmentReader>,
 }
 
+impl Exchanges {
+    /// Returns the number of segments that are not read to their end.
+    pub fn segments_left(&self) -> usize {
+        self.files.len() + usize::from(self.current.is_some())
+    }
+}
+
 impl Iterator for Exchanges {
     type Item = Result<RecordedExchange, Damage>;
 

@@ -3,6 +3,7 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Write},
+    mem,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{
@@ -67,6 +68,8 @@ struct Segment {
     path: PathBuf,
     file: SegmentFile,
     bytes: u64,
+    /// Lines of which a part waits for encryption.
+    unsealed_lines: u64,
     opened: Instant,
 }
 
@@ -143,39 +146,55 @@ impl SegmentWriter {
         if self.frame.is_empty() {
             return;
         }
-        let frame = std::mem::take(&mut self.frame);
-        let lines = std::mem::take(&mut self.lines);
-        match self.write(&frame) {
-            Ok(()) => {
-                self.metrics.recording_exchanges.inc_by(lines);
-                if std::mem::take(&mut self.is_failing) {
+        let frame = mem::take(&mut self.frame);
+        let lines = mem::take(&mut self.lines);
+        match self.write(&frame, lines) {
+            Ok(written) => {
+                self.metrics.recording_exchanges.inc_by(written);
+                if mem::take(&mut self.is_failing) {
                     tracing::info!("recording: writing recovered");
                 }
             }
             Err(error) => {
                 self.fail(&error);
-                self.metrics.recording_dropped.inc_by(lines);
-                if let Some(segment) = self.segment.take().filter(|segment| segment.bytes == 0) {
+                let segment = self.segment.take();
+                let unsealed = segment.as_ref().map_or(0, |segment| segment.unsealed_lines);
+                self.metrics.recording_dropped.inc_by(unsealed + lines);
+                if let Some(segment) = segment.filter(|segment| segment.bytes == 0) {
                     remove_empty(&segment.path);
                 }
             }
         }
     }
 
-    fn write(&mut self, frame: &[u8]) -> io::Result<()> {
+    /// Writes a frame of some lines. Returns the number of lines that are in the file now and were
+    /// not before: encryption holds back the last ones.
+    fn write(&mut self, frame: &[u8], lines: u64) -> io::Result<u64> {
         let compressed = compress(frame)?;
         if self.segment.is_none() {
             self.segment = Some(self.open()?);
         }
         let Some(segment) = &mut self.segment else {
-            return Ok(());
+            return Ok(0);
         };
-        match &mut segment.file {
-            SegmentFile::Plain(file) => file.write_all(&compressed)?,
-            SegmentFile::Encrypted(file) => file.write_all(&compressed)?,
-        }
+        let written = match &mut segment.file {
+            SegmentFile::Plain(file) => {
+                file.write_all(&compressed)?;
+                lines
+            }
+            SegmentFile::Encrypted(file) => {
+                file.write_all(&compressed)?;
+                // If a chunk was written, it has all frames before this one.
+                if file.pending_len() <= compressed.len() {
+                    mem::replace(&mut segment.unsealed_lines, lines)
+                } else {
+                    segment.unsealed_lines += lines;
+                    0
+                }
+            }
+        };
         segment.bytes += compressed.len() as u64;
-        Ok(())
+        Ok(written)
     }
 
     fn open(&mut self) -> io::Result<Segment> {
@@ -210,6 +229,7 @@ impl SegmentWriter {
             path,
             file,
             bytes: 0,
+            unsealed_lines: 0,
             opened: Instant::now(),
         })
     }
@@ -219,11 +239,18 @@ impl SegmentWriter {
         let Some(segment) = self.segment.take() else {
             return;
         };
-        if let SegmentFile::Encrypted(file) = segment.file
-            && let Err(error) = file.finish()
-        {
-            self.fail(&error);
-        }
+        let SegmentFile::Encrypted(file) = segment.file else {
+            return;
+        };
+        let lines = segment.unsealed_lines;
+        let counted = match file.finish() {
+            Ok(_) => &self.metrics.recording_exchanges,
+            Err(error) => {
+                self.fail(&error);
+                &self.metrics.recording_dropped
+            }
+        };
+        counted.inc_by(lines);
     }
 
     /// Creates the folder and removes old segments. Those that cannot be removed are counted and
@@ -232,8 +259,7 @@ impl SegmentWriter {
         let folder = &self.settings.path;
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(folder)?;
-        let current = self.segment.as_ref().map(|segment| &*segment.path);
-        if let Err(error) = remove_old(folder, self.settings.keep, current) {
+        if let Err(error) = remove_old(folder, self.settings.keep) {
             self.metrics.recording_failures.inc();
             let path = folder.display();
             tracing::warn!(%error, recording.path = %path, "recording: old segments not removed");
@@ -243,7 +269,7 @@ impl SegmentWriter {
 
     fn fail(&mut self, error: &io::Error) {
         self.metrics.recording_failures.inc();
-        if !std::mem::replace(&mut self.is_failing, true) {
+        if !mem::replace(&mut self.is_failing, true) {
             let path = self.settings.path.display();
             tracing::error!(%error, recording.path = %path, "recording: writing failed");
         }
@@ -270,14 +296,12 @@ fn remove_empty(path: &Path) {
 /// # Errors
 ///
 /// The last failure. The other segments are removed nonetheless.
-fn remove_old(folder: &Path, keep: RecordRetention, current: Option<&Path>) -> io::Result<()> {
+fn remove_old(folder: &Path, keep: RecordRetention) -> io::Result<()> {
     let age = Duration::from_hours(24) * keep.days;
     let oldest = SystemTime::now().checked_sub(age);
     let mut segments = Vec::new();
     for path in segment_files(folder)? {
-        if Some(&*path) != current
-            && let Ok(metadata) = fs::metadata(&path)
-        {
+        if let Ok(metadata) = fs::metadata(&path) {
             segments.push((path, metadata.len(), metadata.modified()?));
         }
     }
@@ -298,12 +322,13 @@ fn remove_old(folder: &Path, keep: RecordRetention, current: Option<&Path>) -> i
 
 #[cfg(test)]
 mod tests {
-    use std::thread;
+    use std::{os::fd::OwnedFd, thread};
 
     use super::*;
     use crate::{
         config::{RecordRedaction, RecordSelection},
-        recording::read,
+        recording::{RecordedBody, read},
+        sha256::sha256_hex,
     };
 
     fn segment(folder: &Path, name: &str, bytes: usize, age: Duration) {
@@ -333,7 +358,7 @@ mod tests {
         segment(folder.path(), "notes.txt", 1000, 9 * day);
 
         let keep = RecordRetention { days: 2, size: 25 };
-        remove_old(folder.path(), keep, None).unwrap();
+        remove_old(folder.path(), keep).unwrap();
 
         assert_eq!(
             names(folder.path()),
@@ -388,6 +413,7 @@ mod tests {
             file: SegmentFile::Plain(File::open(&path).unwrap()),
             path,
             bytes: 0,
+            unsealed_lines: 0,
             opened: Instant::now(),
         });
 
@@ -408,7 +434,7 @@ mod tests {
         let keep = RecordRetention { days: 1, size: 1 };
 
         thread::scope(|scope| {
-            let removals = [(); 4].map(|()| scope.spawn(|| remove_old(folder.path(), keep, None)));
+            let removals = [(); 4].map(|()| scope.spawn(|| remove_old(folder.path(), keep)));
             for removal in removals {
                 removal.join().unwrap().unwrap();
             }
@@ -432,5 +458,74 @@ mod tests {
         assert!(!names(folder.path()).contains(&"rec-2-0.hgr".to_owned()));
         assert_eq!(writer.metrics.recording_failures.get(), 1);
         assert_eq!(writer.metrics.recording_exchanges.get(), 1);
+    }
+
+    /// Segment that is encrypted into a pipe, and the end of the pipe that reads it.
+    fn encrypted_segment(folder: &Path) -> (Segment, io::PipeReader) {
+        let (reader, pipe) = io::pipe().unwrap();
+        let key = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj";
+        let file = File::from(OwnedFd::from(pipe));
+        let file = Encryptor::new(file, &[key.parse().unwrap()]).unwrap();
+        let segment = Segment {
+            path: folder.join("rec-1-0.hgr.age"),
+            file: SegmentFile::Encrypted(Box::new(file)),
+            bytes: 0,
+            unsealed_lines: 0,
+            opened: Instant::now(),
+        };
+        (segment, reader)
+    }
+
+    /// Exchange whose line does not become shorter than a chunk of an encrypted file.
+    fn large_exchange(id: &str) -> RecordedExchange {
+        let hashes = (0..3000).map(|number| sha256_hex(number.to_string()));
+        RecordedExchange {
+            request: RecordedBody::Text(hashes.collect()),
+            ..exchange(id, 1)
+        }
+    }
+
+    #[test]
+    fn encrypted_exchanges_count_once_their_chunk_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        let (segment, mut reader) = encrypted_segment(folder.path());
+        let reading = thread::spawn(move || io::copy(&mut reader, &mut io::sink()));
+        writer.segment = Some(segment);
+        let mut counts = Vec::new();
+        for exchange in [exchange("a", 1), large_exchange("b")] {
+            writer.add_line(&exchange);
+            writer.flush();
+            counts.push(writer.metrics.recording_exchanges.get());
+        }
+        writer.close();
+        reading.join().unwrap().unwrap();
+
+        assert_eq!(counts, [0, 1]);
+        assert_eq!(writer.metrics.recording_exchanges.get(), 2);
+        assert_eq!(writer.metrics.recording_dropped.get(), 0);
+    }
+
+    #[test]
+    fn encrypted_exchanges_whose_chunk_cannot_be_written_are_dropped() {
+        for exchanges in [
+            vec![exchange("a", 1)],
+            vec![exchange("a", 1), large_exchange("b")],
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut writer = writer(folder.path());
+            let (segment, reader) = encrypted_segment(folder.path());
+            drop(reader);
+            writer.segment = Some(segment);
+            for exchange in &exchanges {
+                writer.add_line(exchange);
+                writer.flush();
+            }
+            writer.close();
+
+            assert_eq!(writer.metrics.recording_exchanges.get(), 0);
+            let dropped = writer.metrics.recording_dropped.get();
+            assert_eq!(dropped, exchanges.len() as u64);
+        }
     }
 }

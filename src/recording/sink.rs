@@ -49,12 +49,14 @@ impl RecordingSink {
         head: &Parts,
         started: SystemTime,
     ) -> Self {
-        let raw = CollectedExchange::new(head, started, collector.reserve());
+        let mut raw = CollectedExchange::new(head, started, collector.reserve());
+        let bytes = raw.head_bytes();
+        let is_reserved = raw.memory.grow(bytes);
         Self {
             collector: Arc::clone(collector),
             rules: Arc::clone(rules),
             revision: Arc::clone(revision),
-            raw: Some(Box::new(raw)),
+            raw: is_reserved.then(|| Box::new(raw)),
             is_sampled: None,
         }
     }
@@ -111,7 +113,10 @@ impl RecordingSink {
         let outputs: usize = outputs.sum();
         let inputs: Vec<Bytes> = decision.runs.iter().map(|run| run.input.clone()).collect();
         let texts: usize = inputs.iter().map(Bytes::len).sum();
-        if let Some(raw) = self.raw(texts + outputs) {
+        let reason = decision.reason();
+        let facts = [decision.subject, reason.as_deref()];
+        let facts: usize = facts.into_iter().flatten().map(str::len).sum();
+        if let Some(raw) = self.raw(texts + outputs + facts) {
             let event = RecordedEvent {
                 name: decision.event.as_str().to_owned(),
                 ms: milliseconds(exchange),
@@ -120,7 +125,7 @@ impl RecordingSink {
                 subject: decision.subject.map(str::to_owned),
                 hooks,
                 verdict: decision.verdict.as_str().to_owned(),
-                reason: decision.reason(),
+                reason,
             };
             raw.events.push((event, inputs));
         }
@@ -132,8 +137,10 @@ impl RecordingSink {
         match event {
             ExchangeEvent::Sending { target, body } => {
                 self.decide(exchange, None);
-                // The body shares memory with the request, if it is unedited.
-                let bytes = body.map_or(0, Bytes::len);
+                // An unedited body shares its memory with the request or the round before.
+                let raw = self.raw.as_deref();
+                let is_shared = |body: &Bytes| raw.is_some_and(|raw| raw.shares_body(body));
+                let bytes = body.filter(|body| !is_shared(body)).map_or(0, Bytes::len);
                 if let Some(raw) = self.raw(bytes + target.len()) {
                     raw.rounds.push(RawRound {
                         ms,
@@ -337,4 +344,90 @@ fn has_effect(run: &HookRun) -> bool {
 
 fn milliseconds(exchange: &ExchangeSummary) -> u64 {
     u64::from(exchange.micros_now()) / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use prometheus_client::metrics::counter::Counter;
+
+    use super::*;
+    use crate::config::RecordSelection;
+
+    /// Bytes that exchanges share in these tests.
+    const MAX_BYTES: usize = 64 * 1024 * 1024;
+
+    fn collector() -> Arc<ExchangeCollector> {
+        let (what, dropped) = (RecordSelection::default(), Counter::default());
+        let queue = Box::new(|_| true);
+        Arc::new(ExchangeCollector::new(what, MAX_BYTES, queue, dropped))
+    }
+
+    fn sink(collector: &Arc<ExchangeCollector>, user_agent: &str) -> RecordingSink {
+        let request = Request::get("/path").header("user-agent", user_agent);
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        let (rules, revision) = (Arc::from([]), Arc::from("r"));
+        RecordingSink::new(collector, &rules, &revision, &head, SystemTime::now())
+    }
+
+    fn summary() -> ExchangeSummary {
+        ExchangeSummary::new("id".into(), Caller::default())
+    }
+
+    #[test]
+    fn the_head_counts_as_memory() {
+        let collector = collector();
+        let user_agent = "x".repeat(30_000);
+
+        let sinks: Vec<_> = (0..10).map(|_| sink(&collector, &user_agent)).collect();
+
+        let held = collector.held_bytes();
+        assert!(held > sinks.len() * user_agent.len(), "{held}");
+        drop(sinks);
+        assert_eq!(collector.held_bytes(), 0);
+        let sinks: Vec<_> = (0..3000).map(|_| sink(&collector, &user_agent)).collect();
+        assert!(sinks.iter().any(|sink| sink.raw.is_none()));
+    }
+
+    #[test]
+    fn subject_and_reason_of_an_event_count_as_memory() {
+        let collector = collector();
+        let mut sink = sink(&collector, "");
+        let before = collector.held_bytes();
+        let subject = "x".repeat(10_000);
+        let decision = EventDecision {
+            event: EventName::BeforeTool,
+            origin: EventOrigin::ModelCall,
+            subject: Some(&subject),
+            input: None,
+            plan: None,
+            runs: &[],
+            verdict: Action::Proceed,
+            output: &HookOutput::default(),
+            diagnostics: &[],
+        };
+
+        sink.add_event(&summary(), &decision);
+
+        assert!(collector.held_bytes() > before + subject.len());
+    }
+
+    #[test]
+    fn an_unedited_request_counts_once_in_all_rounds() {
+        let collector = collector();
+        let mut sink = sink(&collector, "");
+        let exchange = summary();
+        let edited = Bytes::from(vec![b'y'; 3_000_000]);
+        let body = Bytes::from(vec![b'x'; 9_000_000]);
+        sink.record(&exchange, &ExchangeEvent::RequestRead(&body));
+        for sent in [&body, &body, &edited, &edited, &edited] {
+            let (target, body) = ("/path", Some(sent));
+            sink.record(&exchange, &ExchangeEvent::Sending { target, body });
+        }
+
+        let raw = sink.raw.as_ref();
+        assert_eq!(raw.map(|raw| raw.rounds.len()), Some(5));
+        let held = collector.held_bytes();
+        assert!((12_000_000..12_010_000).contains(&held), "{held}");
+    }
 }

@@ -45,6 +45,15 @@ const CALL_TIMEOUT: Duration = Duration::from_hours(1);
 /// First bytes of gzip (RFC 1952, section 2.3.1).
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
+/// Errors of the moment, or of a body that is not recorded as it arrived.
+const UNREAD: [ErrorReason; 5] = [
+    ErrorReason::AuditUnavailable,
+    ErrorReason::BodyBroken,
+    ErrorReason::BodyTimeout,
+    ErrorReason::Overloaded,
+    ErrorReason::UnsupportedMediaType,
+];
+
 /// Reason code of a call whose caller the config does not serve.
 pub(super) const UNKNOWN_CALLER: &str = "UNAUTHENTICATED";
 
@@ -162,9 +171,14 @@ impl ReplayGateway {
             .unwrap_or_default();
         let body = body.map_err(|_elapsed| UnknownReason::NotReplayed)?;
         let mut call = sink.take();
+        let asked = std::mem::take(&mut call.asked);
+        let exchange = replayed_exchange(recorded, call, &answers, &body);
+        if lacks_body(recorded, &exchange) {
+            return Err(UnknownReason::RequestNotRecorded);
+        }
         Ok(Replayed {
-            asked: std::mem::take(&mut call.asked),
-            exchange: replayed_exchange(recorded, call, &answers, &body),
+            exchange,
+            asked,
             unanswered: runs.unanswered,
             elapsed,
         })
@@ -206,11 +220,18 @@ impl ReplayGateway {
     }
 }
 
-/// Returns the body of a request; `None` if it is not recorded, or did not arrive completely.
+/// Returns whether a call was refused before its body was read, and `replayed` lacks the body.
+fn lacks_body(recorded: &RecordedExchange, replayed: &RecordedExchange) -> bool {
+    let [before, after] = [recorded, replayed].map(|call| call.outcome.error.as_deref());
+    let is_empty = || whole_body(recorded).is_some_and(|body| body.is_empty());
+    let bad_json = Some(ErrorReason::BadJson.as_str());
+    before.is_some() && before != after && after == bad_json && is_empty()
+}
+
+/// Returns the body of a request; `None` if it is not recorded, or was not read completely.
 fn whole_body(recorded: &RecordedExchange) -> Option<Vec<u8>> {
     let error = recorded.outcome.error.as_deref();
-    let is_cut = |reason: ErrorReason| error == Some(reason.as_str());
-    if is_cut(ErrorReason::BodyBroken) || is_cut(ErrorReason::BodyTimeout) {
+    if UNREAD.iter().any(|reason| error == Some(reason.as_str())) {
         return None;
     }
     recorded.request.bytes().map(Cow::into_owned)
@@ -374,5 +395,26 @@ fn head(recorded: &RecordedExchange) -> RecordedExchange {
         target: recorded.target.clone(),
         request: RecordedBody::Omitted(0),
         ..RecordedExchange::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_body_of_a_call_that_failed_for_the_moment_is_not_replayed() {
+        let answered = RecordedExchange {
+            request: RecordedBody::Text("{}".to_owned()),
+            ..RecordedExchange::default()
+        };
+        assert_eq!(whole_body(&answered), Some(b"{}".to_vec()));
+        for reason in ["OVERLOADED", "AUDIT_UNAVAILABLE"] {
+            let failed = RecordedExchange {
+                outcome: error_outcome(reason),
+                ..answered.clone()
+            };
+            assert_eq!(whole_body(&failed), None, "{reason}");
+        }
     }
 }

@@ -11,8 +11,8 @@ use std::{
 pub struct Progress {
     started: Instant,
     calls: AtomicU64,
-    bytes: AtomicU64,
-    total_bytes: AtomicU64,
+    segments_left: AtomicU64,
+    segments: AtomicU64,
 }
 
 impl Default for Progress {
@@ -20,8 +20,8 @@ impl Default for Progress {
         Self {
             started: Instant::now(),
             calls: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            total_bytes: AtomicU64::new(0),
+            segments_left: AtomicU64::new(0),
+            segments: AtomicU64::new(0),
         }
     }
 }
@@ -30,23 +30,23 @@ impl Progress {
     /// Returns the progress as one line: calls, rate, share and time left.
     pub fn line(&self) -> String {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let (calls, bytes) = (load(&self.calls), load(&self.bytes));
-        let total = load(&self.total_bytes);
+        let (calls, total) = (load(&self.calls), load(&self.segments));
+        let unread = load(&self.segments_left);
+        let read = total.saturating_sub(unread);
         let rate = format!("{calls} calls, {}/s", self.rate());
         let elapsed = self.elapsed().as_secs();
-        let left = elapsed.saturating_mul(total.saturating_sub(bytes));
-        match (left.checked_div(bytes), (bytes * 100).checked_div(total)) {
+        let left = elapsed.saturating_mul(unread);
+        match (left.checked_div(read), (read * 100).checked_div(total)) {
             (Some(left), Some(percent)) => format!("{rate}, {percent} %, {left} s left"),
             _ => rate,
         }
     }
 
-    pub(super) fn set_total(&self, bytes: u64) {
-        self.total_bytes.store(bytes, Ordering::Relaxed);
-    }
-
-    pub(super) fn add_read(&self, bytes: u64) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    /// Sets the number of segments that are not read. The largest one is the number of all.
+    pub(super) fn set_segments_left(&self, segments: usize) {
+        let segments = segments as u64;
+        self.segments.fetch_max(segments, Ordering::Relaxed);
+        self.segments_left.store(segments, Ordering::Relaxed);
     }
 
     pub(super) fn add_call(&self) {

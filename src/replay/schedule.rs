@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashSet,
-    fs,
     hash::{BuildHasher, RandomState},
     io,
     path::PathBuf,
@@ -77,7 +76,7 @@ pub async fn replay(
     recording: RecordingSource,
     progress: Arc<Progress>,
 ) -> Result<ReplayReport, ReplayError> {
-    let files = recording::segments(&recording.path)?;
+    let exchanges = recording::read(&recording.path, recording.identity.as_deref())?;
     for config in configs.before.iter_mut().chain([&mut configs.after]) {
         config.remove_shadow_hooks();
     }
@@ -93,7 +92,8 @@ pub async fn replay(
         damaged: DamageReport::default(),
     };
     let reading = Arc::clone(&progress);
-    let damaged = tasks.spawn_blocking(move || dispatcher.run(&files, &recording, &reading));
+    let since = recording.since;
+    let damaged = tasks.spawn_blocking(move || dispatcher.run(exchanges, since, &reading));
     let damaged = damaged.await.map_err(io::Error::from)?;
     tasks.close();
     tasks.wait().await;
@@ -181,26 +181,13 @@ struct Dispatcher {
 impl Dispatcher {
     fn run(
         mut self,
-        files: &[PathBuf],
-        recording: &RecordingSource,
+        mut exchanges: Exchanges,
+        since: Option<Timestamp>,
         progress: &Progress,
     ) -> DamageReport {
-        let size = |file: &PathBuf| fs::metadata(file).map_or(0, |metadata| metadata.len());
-        progress.set_total(files.iter().map(size).sum());
-        for file in files {
-            match recording::read(file, recording.identity.as_deref()) {
-                Ok(exchanges) => self.replay_segment(exchanges, recording.since),
-                Err(error) => self.damaged.add(&error),
-            }
-            progress.add_read(size(file));
-        }
-        let waiting = self.order.finish();
-        self.queue(waiting);
-        self.damaged
-    }
-
-    fn replay_segment(&mut self, exchanges: Exchanges, since: Option<Timestamp>) {
-        for exchange in exchanges {
+        progress.set_segments_left(exchanges.segments_left());
+        while let Some(exchange) = exchanges.next() {
+            progress.set_segments_left(exchanges.segments_left());
             match exchange {
                 Ok(exchange) if is_since(&exchange.time, since) => {
                     let calls = self.order.push(exchange);
@@ -210,6 +197,10 @@ impl Dispatcher {
                 Err(damage) => self.damaged.add(&damage),
             }
         }
+        progress.set_segments_left(0);
+        let waiting = self.order.finish();
+        self.queue(waiting);
+        self.damaged
     }
 
     fn queue(&self, calls: Vec<OrderedCall>) {

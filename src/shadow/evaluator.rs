@@ -1,6 +1,10 @@
 //! Evaluation of collected exchanges by the shadow's config.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use crate::{
     observe::Metrics,
@@ -19,40 +23,47 @@ pub(super) struct ExchangeEvaluator {
     /// Time after which an exchange that others wait for is lost.
     pub(super) lost_after: Duration,
     pub(super) metrics: Arc<Metrics>,
-    /// Memory of the exchanges that wait for earlier ones or are evaluated, by request id.
+    /// Calls whose turn it is.
+    pub(super) ready: VecDeque<OrderedCall>,
+    /// Memory of the exchanges that wait or are evaluated, by request id.
     pub(super) held: HashMap<String, ReservedBytes>,
 }
 
 impl ExchangeEvaluator {
-    /// Evaluates the next exchange, if there is one, those that waited for it, and those that wait for
-    /// a lost one. If half of the memory is used, none waits any longer.
-    pub(super) async fn evaluate(&mut self, next: Option<Box<CollectedExchange>>) {
-        let mut calls = Vec::new();
-        if let Some(collected) = next {
-            let (exchange, memory) = collected.into_recorded();
-            self.held.insert(exchange.id.clone(), memory);
-            calls = self.replay.push(exchange);
+    /// Evaluates one call, and returns whether it is the turn of more. If it was that of none
+    /// before, adds the next exchange.
+    pub(super) async fn evaluate(&mut self, next: Option<Box<CollectedExchange>>) -> bool {
+        if self.ready.is_empty() {
+            self.add(next);
         }
-        calls.extend(self.replay.release_stalled(self.lost_after));
-        if self.collector.held_bytes() > self.max_bytes / 2 {
-            calls.extend(self.replay.release());
-        }
-        self.evaluate_calls(calls).await;
-    }
-
-    /// Evaluates the exchanges that still wait.
-    pub(super) async fn evaluate_rest(&mut self) {
-        let calls = self.replay.release();
-        self.evaluate_calls(calls).await;
-    }
-
-    async fn evaluate_calls(&mut self, calls: Vec<OrderedCall>) {
-        for call in calls {
+        if let Some(call) = self.ready.pop_front() {
             let comparison = Box::pin(self.replay.compare(&call)).await;
             if let Some(comparison) = comparison {
                 self.count(&comparison);
             }
             self.held.remove(&call.exchange.id);
+        }
+        !self.ready.is_empty()
+    }
+
+    /// Evaluates the exchanges that still wait.
+    pub(super) async fn evaluate_rest(&mut self) {
+        self.ready.extend(self.replay.release());
+        while self.evaluate(None).await {}
+    }
+
+    /// Makes it the turn of the next exchange, if there is one, of those that waited for it, and of
+    /// those that wait for a lost one. If half of the memory is used, none waits any longer.
+    fn add(&mut self, next: Option<Box<CollectedExchange>>) {
+        if let Some(collected) = next {
+            let (exchange, memory) = collected.into_recorded();
+            self.held.insert(exchange.id.clone(), memory);
+            self.ready.extend(self.replay.push(exchange));
+        }
+        let stalled = self.replay.release_stalled(self.lost_after);
+        self.ready.extend(stalled);
+        if self.collector.held_bytes() > self.max_bytes / 2 {
+            self.ready.extend(self.replay.release());
         }
     }
 

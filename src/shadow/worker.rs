@@ -1,7 +1,7 @@
 //! The thread that evaluates exchanges, within its share of the CPU.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     io,
     sync::Arc,
     thread,
@@ -210,6 +210,7 @@ async fn run_worker(
         max_bytes: budget.memory,
         lost_after: plan.lost_after,
         metrics: Arc::clone(&plan.metrics),
+        ready: VecDeque::new(),
         held: HashMap::new(),
     };
     let limits = WorkerLimits {
@@ -231,8 +232,9 @@ async fn run_worker(
     worked.map_or(EndReason::Deadline, |()| EndReason::Failed)
 }
 
-/// Evaluates what is in a queue, one after the other, until the queue closes. While the queue is
-/// empty, `evaluate` is called with `None` now and then.
+/// Evaluates what is in a queue, one after the other, until the queue closes. `evaluate` is called
+/// with `None` while it returns that there is more to evaluate, and now and then while the queue
+/// is empty.
 ///
 /// # Errors
 ///
@@ -242,22 +244,26 @@ async fn work<T>(
     limits: &WorkerLimits,
     cancel: &CancellationToken,
     activity: &Activity,
-    mut evaluate: impl AsyncFnMut(Option<T>),
+    mut evaluate: impl AsyncFnMut(Option<T>) -> bool,
 ) -> Result<(), Elapsed> {
     let mut pace = CpuPace::new(limits.cpu);
+    let mut has_more = false;
     loop {
-        let next = timeout(LOST_CHECK_INTERVAL, queue.recv());
-        let next = match cancel.run_until_cancelled(next).await {
-            None | Some(Ok(None)) => break,
-            Some(Ok(next)) => next,
-            Some(Err(_elapsed)) => None,
-        };
+        let mut next = None;
+        if !has_more {
+            let received = timeout(LOST_CHECK_INTERVAL, queue.recv());
+            next = match cancel.run_until_cancelled(received).await {
+                None | Some(Ok(None)) => break,
+                Some(Ok(next)) => next,
+                Some(Err(_elapsed)) => None,
+            };
+        }
         activity.begin();
         pace.begin();
         let evaluated = timeout(limits.exchange_timeout, evaluate(next));
         match cancel.run_until_cancelled(evaluated).await {
             None => break,
-            Some(evaluated) => evaluated?,
+            Some(evaluated) => has_more = evaluated?,
         }
         activity.end();
         let pause = pace.pause();
@@ -310,6 +316,7 @@ mod tests {
             if item == Some(2) {
                 std::future::pending::<()>().await;
             }
+            false
         };
 
         let end = work(
@@ -326,6 +333,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn each_of_several_evaluations_has_its_own_time() {
+        let (cancel, activity) = (CancellationToken::new(), Activity::default());
+        let mut items = Vec::new();
+        let evaluate = async |item: Option<u32>| {
+            items.push(item);
+            sleep(LIMITS.exchange_timeout * 3 / 5).await;
+            items.len() < 3
+        };
+
+        let end = work(&mut queue(&[1, 2]), &LIMITS, &cancel, &activity, evaluate).await;
+
+        assert!(end.is_ok());
+        assert_eq!(items, [Some(1), None, None, Some(2)]);
+    }
+
+    #[tokio::test]
     async fn an_evaluation_that_never_yields_is_seen_from_outside() {
         let (activity, watched) = (Activity::default(), Activity::default());
         let (cancel, mut queue) = (CancellationToken::new(), queue(&[1]));
@@ -333,6 +356,7 @@ mod tests {
         let evaluate = async |_item| {
             thread::sleep(Duration::from_millis(60));
             longest = activity.busy();
+            false
         };
 
         let end = work(&mut queue, &LIMITS, &cancel, &activity, evaluate).await;
@@ -350,7 +374,7 @@ mod tests {
         let (cancel, activity) = (CancellationToken::new(), Activity::default());
         let evaluate = async |_item| {
             cancel.cancel();
-            std::future::pending::<()>().await;
+            std::future::pending().await
         };
 
         let end = work(&mut queue(&[1, 2]), &LIMITS, &cancel, &activity, evaluate).await;

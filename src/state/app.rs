@@ -102,6 +102,7 @@ impl App {
     /// Fails if it cannot be stored; the one that was in use before stays.
     pub fn store_start(&self) -> Result<(), BuildError> {
         if let Some(source) = &self.reloads.source {
+            self.snapshot().store_candidate(source)?;
             source.store(&self.reloads.start, &ReloadCause::Start.to_string(), None)?;
         }
         Ok(())
@@ -307,6 +308,7 @@ impl App {
         // INVARIANT: the revision is stored before any call runs under it, so that a process that
         // is killed starts with the old one or with this one.
         let source = self.source()?;
+        snapshot.store_candidate(source)?;
         source.store(&snapshot.config, &cause.to_string(), promotion)?;
         snapshot.start(&self.resources);
         let promotions = promotion.into_iter().cloned().collect();

@@ -107,7 +107,7 @@ impl Snapshot {
             && let Some(candidate) = snapshot.build_candidate(source, resources)?
         {
             candidate.prove(resources).await?;
-            snapshot.add_candidate(candidate, source, resources, previous)?;
+            snapshot.add_candidate(candidate, source, resources, previous);
         }
         Ok(snapshot)
     }
@@ -162,23 +162,30 @@ impl Snapshot {
         Ok(Some(candidate))
     }
 
-    /// Adds the snapshot of the config that is rolled out, and stores its revision. A rollout of
-    /// `previous` with the same versions and settings goes on.
+    /// Stores the revision of the config that is rolled out, once it is about to be in use.
     ///
     /// # Errors
     ///
-    /// Fails if the revision cannot be stored.
-    pub(super) fn add_candidate(
+    /// Fails if it cannot be stored.
+    pub(super) fn store_candidate(&self, source: &ConfigSource) -> Result<(), RevisionError> {
+        let (Some(settings), Some(candidate)) = (&self.config.rollout, &self.candidate) else {
+            return Ok(());
+        };
+        source.store_candidate(&settings.to, &candidate.config)
+    }
+
+    /// Adds the snapshot of the config that is rolled out. A rollout of `previous` with the same
+    /// versions and settings goes on.
+    fn add_candidate(
         &mut self,
         mut candidate: Self,
         source: &ConfigSource,
         resources: &AppResources,
         previous: Option<&Self>,
-    ) -> Result<(), RevisionError> {
+    ) {
         let Some(settings) = &self.config.rollout else {
-            return Ok(());
+            return;
         };
-        source.store_candidate(&settings.to, &candidate.config)?;
         let (from, to) = (&self.config.version, candidate.config.version.clone());
         let is_aborted = source.is_aborted(&to);
         let new = Arc::new(RolloutProgress::new(from, &to, settings, is_aborted));
@@ -211,7 +218,6 @@ impl Snapshot {
         config.files.extend(more);
         self.rollout = Some(reporter);
         self.candidate = Some(Arc::new(candidate));
-        Ok(())
     }
 
     /// Starts the hooks and the recording of the config that is rolled out, and reports its share.

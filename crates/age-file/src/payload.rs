@@ -109,6 +109,11 @@ impl<W: Write> Encryptor<W> {
         Ok(self.inner)
     }
 
+    /// Returns the number of bytes that wait for the end of their chunk.
+    pub const fn pending_len(&self) -> usize {
+        self.chunk.len()
+    }
+
     fn write_chunk(&mut self, end: ChunkEnd) -> io::Result<()> {
         let nonce = self.key.nonce(end);
         let sealed = self

@@ -1,6 +1,9 @@
 //! The command `replay`: exit codes, report formats, damaged recordings, and isolation.
 
-use std::fs;
+use std::{
+    fs,
+    io::{self, Write},
+};
 
 use serde_json::Value;
 
@@ -149,6 +152,26 @@ async fn segments_encrypted_to_other_keys_are_reported_and_the_rest_is_replayed(
         let is_reported = parts.contains("rec-z.hgr.age") && parts.contains(cause);
         assert!(is_reported, "{report:#}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_identity_from_a_pipe_decrypts_every_segment() {
+    let encrypted = format!(", encrypt_to: [{RECIPIENT}]");
+    let call = Call::single(ALL[0], true, Topic::Text, "dev");
+    let recorded = RecordedCalls::record_with(&encrypted, &base(), [call]).await;
+    let segment = recorded.segments().remove(0);
+    fs::copy(&segment, segment.with_file_name("rec-z.hgr.age")).unwrap();
+    let (reader, mut writer) = io::pipe().unwrap();
+    writer.write_all(IDENTITY.as_bytes()).unwrap();
+    drop(writer);
+
+    let arguments = ["--format", "json", "--identity", "/dev/stdin"];
+    let mut command = recorded.command("base.yaml", &arguments);
+    let output = command.stdin(reader).output().unwrap();
+
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["counts"]["calls"], 2, "{report:#}");
+    assert_eq!(report["damaged"]["count"], 0, "{report:#}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -168,6 +168,21 @@ async fn a_call_whose_body_did_not_arrive_completely_is_unknown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_with_an_unsupported_encoding_is_unknown() {
+    let send = async |agent: &Agent| {
+        let agent = agent.clone().sending("x-hookgate-key", "ci");
+        let agent = agent.sending("content-encoding", "br");
+        let answer = agent.post(Family::Gemini.path(false), "{}").await;
+        assert_eq!(answer.status, 415, "{}", answer.text());
+    };
+    let recorded = RecordedCalls::record_requests("", &base(), send).await;
+
+    let report = recorded.report("base.yaml", &[]);
+
+    assert_eq!(report["unknown"]["request_not_recorded"], 1, "{report:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_continues_a_response_which_is_not_recorded_is_unknown() {
     let config = format!("{}coverage: {{ allow: [responses.state] }}\n", base());
     let send = async |agent: &Agent| {

@@ -92,3 +92,27 @@ async fn requests_that_are_no_calls_are_not_counted() {
     assert_eq!(report["counts"]["calls"], 1, "{report:#}");
     assert_eq!(report["counts"]["unchanged"], 1, "{report:#}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_was_refused_before_its_body_was_read_is_no_edit() {
+    let send = async |agent: &Agent| {
+        let body = r#"{"model":"m","request":{"contents":[{"parts":[{"text":"hi"}]}]}}"#;
+        let answer = agent.post("/v1internal:generateContent", body).await;
+        let text = answer.text();
+        assert!(text.contains("UPSTREAM_NOT_CONFIGURED"), "{text}");
+    };
+    let recorded = RecordedCalls::record_requests("", "", send).await;
+    // Continues the section `upstreams`.
+    let open = "  code_assist: { url: \"{upstream}\" }\n";
+    recorded.write_config("open.yaml", open);
+    let policies = "policies: [{ policy: prompt_guard, deny: [secret] }]\n";
+    recorded.write_config("guarded.yaml", &format!("{open}{policies}"));
+
+    let same = recorded.report("base.yaml", &[]);
+    let passed = recorded.report("open.yaml", &[]);
+    let guarded = recorded.report("guarded.yaml", &[]);
+
+    assert_eq!(same["counts"]["unchanged"], 1, "{same:#}");
+    assert_eq!(passed["counts"]["newly_allowed"], 1, "{passed:#}");
+    assert_eq!(guarded["unknown"]["request_not_recorded"], 1, "{guarded:#}");
+}

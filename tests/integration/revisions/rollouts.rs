@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    net::TcpListener,
     path::Path,
     time::{Duration, Instant},
 };
@@ -114,6 +115,22 @@ fn configs_of_sessions(lines: &[Value]) -> BTreeMap<&str, BTreeSet<&str>> {
         }
     }
     configs
+}
+
+#[tokio::test]
+async fn a_start_that_fails_stores_no_config() {
+    let upstream = Upstream::mock().await;
+    let folder = TempDir::new().unwrap();
+    write_configs(folder.path(), &upstream, "{ to: next.yaml, percent: 50 }");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = taken.local_addr().unwrap().to_string();
+
+    let command = ["serve", "--config", "hookgate.yaml", "--listen", &addr];
+    let (code, _, error) = run(&command, folder.path());
+
+    assert_ne!(code, 0);
+    assert!(error.contains("cannot listen on"), "{error}");
+    assert!(!folder.path().join("revisions").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
