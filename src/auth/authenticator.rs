@@ -30,6 +30,8 @@ pub struct Authenticator {
     issuer: Option<TokenIssuer>,
     mtls: Option<(MtlsSpec, Arc<Grant>)>,
     is_enabled: bool,
+    /// True in trials, which also have calls without credentials.
+    allows_anonymous: bool,
     /// Limits that several gateways share.
     shared_limits: Option<Arc<SharedLimits>>,
 }
@@ -74,6 +76,7 @@ impl Authenticator {
             issuer: issuer.transpose()?,
             mtls: mtls.map(|spec| (spec.clone(), Arc::new(spec.grant))),
             is_enabled: auth.is_required(),
+            allows_anonymous: auth.anonymous,
             shared_limits,
         })
     }
@@ -124,14 +127,17 @@ impl Authenticator {
         // Boxed, because only tokens of an issuer may wait for its keys.
         let found = Box::pin(self.find(&keys, &mut credentials)).await;
         let found = match (found, credentials.address) {
-            (Ok(principal), Some(address)) => {
+            (Ok(Some(principal)), Some(address)) => {
                 let counted = state.throttle.succeeded(address, &principal.name);
-                counted.map(|()| principal)
+                counted.map(|()| Some(principal))
             }
             (Err(error), Some(address)) => Err(state.throttle.failed(address, error)),
-            (found, None) => found,
+            (found, _) => found,
         };
-        let principal = found.inspect_err(|error| metrics.record_auth_failure(error.as_str()))?;
+        let found = found.inspect_err(|error| metrics.record_auth_failure(error.as_str()))?;
+        let Some(principal) = found else {
+            return Ok(Identity::anonymous(&keys, user_agent, self.session_scope()));
+        };
         let key = caller_key(&principal.name);
         let quota = state.quotas.get(&key, &principal.name);
         let shared = self.shared_limits.as_ref().map(|limits| SharedQuota {
@@ -156,7 +162,7 @@ impl Authenticator {
         metrics: &Arc<Metrics>,
     ) -> Option<Identity> {
         let user_agent = credentials::user_agent(headers);
-        if !self.is_enabled {
+        if !self.is_enabled || name.is_empty() && self.allows_anonymous {
             let keys = PresentedKeys::read(headers, "");
             let anonymous = Identity::anonymous(&keys, user_agent, self.session_scope());
             return Some(Identity {
@@ -178,7 +184,7 @@ impl Authenticator {
         Some(Identity::named(principal, quota, None, metrics, user_agent))
     }
 
-    /// Returns the caller that the credentials identify.
+    /// Returns the caller, or `None` for an anonymous caller that is allowed.
     ///
     /// `x-hookgate-key` takes precedence over a client certificate, and that over keys
     /// that may be meant for the model API.
@@ -186,25 +192,31 @@ impl Authenticator {
         &self,
         keys: &PresentedKeys,
         credentials: &mut Credentials<'_>,
-    ) -> Result<Principal, AuthError> {
+    ) -> Result<Option<Principal>, AuthError> {
         let certificate = credentials.certificate;
         let found = match keys.own()? {
             Some(key) => Some(self.find_by_key(key).await?),
             None => certificate.and_then(|names| self.find_by_certificate(names)),
         };
-        if let Some(principal) = found {
+        if found.is_some() {
             credentials::strip(credentials.headers, |key| self.is_own_key(key));
-            return Ok(principal);
+            return Ok(found);
         }
-        let principal = match keys.shared()? {
+        let found = match keys.shared()? {
             None if certificate.is_some() && self.mtls.is_some() => {
-                return Err(AuthError::CertificateNotAllowed);
+                Err(AuthError::CertificateNotAllowed)
             }
-            None => return Err(AuthError::Missing),
-            Some(key) => self.find_by_key(key).await?,
+            None => Err(AuthError::Missing),
+            Some(key) => self.find_by_key(key).await,
         };
-        credentials::strip(credentials.headers, |_| true);
-        Ok(principal)
+        match found {
+            Ok(principal) => {
+                credentials::strip(credentials.headers, |_| true);
+                Ok(Some(principal))
+            }
+            Err(_) if self.allows_anonymous => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     async fn find_by_key(&self, key: &PresentedKey) -> Result<Principal, AuthError> {
