@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use crate::{
     config::{
-        Config, ConfigError, FailureMode, HookMode, HookSpec, HookView, Overrides, SystemMessages,
-        tests::REGISTRY,
+        BundleTrust, Config, ConfigError, FailureMode, HookMode, HookSpec, HookView, Overrides,
+        PolicyLayer, SystemMessages, tests::REGISTRY,
     },
     event::{EventName, MatcherSubject},
 };
@@ -338,4 +338,56 @@ hooks:
     hookgate.yaml:4:15: hook `g` on BeforeTool is also at s.json:2:9, with another `mode` or `on_failure`: where both match, the stricter one runs
     hookgate.yaml:5:30: hook `g` on BeforeTool is also at hookgate.yaml:4:15, with another `mode` or `on_failure`: where both match, the stricter one runs
     ");
+}
+
+/// Loads a config with the policies of a bundle, which has these files.
+fn load_bundle(trust: BundleTrust, files: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    let (gateway, bundle) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for (name, text) in files {
+        fs::write(bundle.path().join(name), text).unwrap();
+    }
+    let path = gateway.path().join("hookgate.yaml");
+    fs::write(&path, "upstreams: { gemini: { url: http://a } }\n").unwrap();
+    let layer = PolicyLayer {
+        name: "org".to_owned(),
+        directory: bundle.path().to_owned(),
+        digest: String::new(),
+        bundle: None,
+        trust,
+    };
+    let overrides = Overrides {
+        layers: vec![layer],
+        ..Overrides::default()
+    };
+    Config::load(&path, &overrides, &REGISTRY)
+}
+
+#[test]
+fn an_unsigned_bundle_refers_to_no_secret() {
+    let files = [
+        (
+            "hookgate.yaml",
+            "\
+hooks:
+  BeforeModel:
+    - hooks: [{ type: http, url: 'http://a', bearer: { env: CARGO_MANIFEST_DIR } }]
+hook_files: [{ path: settings.json }]
+",
+        ),
+        (
+            "settings.json",
+            r#"{ "hooks": { "BeforeModel": [{ "hooks": [
+                { "type": "http", "url": "http://b", "bearer": { "file": "/nowhere/token" } }
+            ] }] } }"#,
+        ),
+    ];
+
+    let error = load_bundle(BundleTrust::Unsigned, &files).unwrap_err();
+
+    let lines: Vec<String> = error.problems.iter().map(ToString::to_string).collect();
+    let message = "the setting refers to a secret, but the bundle is not signed";
+    for (line, position) in lines.iter().zip(["hookgate.yaml:3:", "settings.json:2:"]) {
+        assert!(line.contains(position) && line.ends_with(message), "{line}");
+    }
+    assert_eq!(lines.len(), 2, "{lines:?}");
 }
