@@ -391,3 +391,21 @@ hook_files: [{ path: settings.json }]
     }
     assert_eq!(lines.len(), 2, "{lines:?}");
 }
+
+#[test]
+fn an_invalid_list_of_groups_is_reported_beside_another_event_of_its_meaning() {
+    let invalid = r#""Stop": { "hooks": [{ "type": "command", "command": "a" }] }"#;
+    let valid = r#""SubagentStop": [{ "hooks": [{ "type": "command", "command": "b" }] }]"#;
+    let config = "hook_files: [{ path: s.json, protocol: claude }]";
+
+    for (first, second, position) in [(invalid, valid, "s.json:2:"), (valid, invalid, "s.json:3:")]
+    {
+        let settings = format!("{{ \"hooks\": {{\n{first},\n{second}\n}} }}");
+        let (directory, config) = load(config, &[("s.json", &settings)]);
+        let error = config.map(|config| hooks(&config).len()).unwrap_err();
+        let error = error.to_string();
+        let error = error.replace(&format!("{}/", directory.path().display()), "");
+        assert!(error.starts_with(position), "{error}");
+        assert!(error.contains("must be a list"), "{error}");
+    }
+}
