@@ -393,6 +393,18 @@ hook_files: [{ path: settings.json }]
 }
 
 #[test]
+fn the_version_changes_with_a_case_file() {
+    let config = "\
+hook_files: []
+policies: [{ policy: model_allow, models: [a], must_deny: [cases.yaml] }]
+";
+    let version = |cases| load(config, &[("cases.yaml", cases)]).1.unwrap().version;
+
+    assert_eq!(version("cases: [one]"), version("cases: [one]"));
+    assert_ne!(version("cases: [one]"), version("cases: [one, two]"));
+}
+
+#[test]
 fn an_invalid_list_of_groups_is_reported_beside_another_event_of_its_meaning() {
     let invalid = r#""Stop": { "hooks": [{ "type": "command", "command": "a" }] }"#;
     let valid = r#""SubagentStop": [{ "hooks": [{ "type": "command", "command": "b" }] }]"#;
