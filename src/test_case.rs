@@ -15,12 +15,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use self::{action::parse_headers, case_api::CaseApi};
 pub use self::{
     action::{AgentAction, SimulatedCall, SimulatedReport},
     case_api::{DEFAULT_MODEL, model_path},
     expected_verdict::ExpectedVerdict,
     model_answer::{ModelAnswer, UnreadableAnswer, read_answer},
+};
+use self::{
+    action::{INVALID_PATH, is_request_path, parse_headers},
+    case_api::CaseApi,
 };
 use crate::{
     config::{
@@ -304,6 +307,9 @@ impl CaseEntry {
         }
         if self.api.is_some() && self.path.is_some() {
             return Err(("/api", "a case has an `api` or a `path`, not both"));
+        }
+        if !self.path.as_deref().is_none_or(is_request_path) {
+            return Err(("/path", INVALID_PATH));
         }
         if self.then.is_some() && self.answer.is_none() {
             return Err(("/then", "`then` needs an `answer`"));

@@ -41,7 +41,7 @@ pub(super) async fn list_sessions(
 #[utoipa::path(get, path = "/sessions/{id}", tag = "admin", operation_id = "session",
     params(
         ("id" = String, Path, description = "The id in the list of sessions: that of the agent or of its history, without the caller that hooks receive behind it."),
-        ("caller" = Option<String>, Query, description = "Key of the caller, if several have a session with this id. The most recent one if absent.")),
+        ("caller" = Option<String>, Query, description = "Key of the caller or its begin, if several have a session with this id; empty for a caller without a credential. The most recent one if absent.")),
     responses(
         (status = 200, description = "The session.", body = SessionDetails),
         (status = 404, description = "No session has this id.", body = GoogleError), AdminErrors))]

@@ -17,7 +17,7 @@ use super::{
     store::{BundleStore, BundleStoreError},
 };
 use crate::{
-    config::{BundleOrigin, CommandHooks, Config, PolicyLayer, PollRange, SourceSettings},
+    config::{BundleOrigin, BundleTrust, Config, PolicyLayer, PollRange, SourceSettings},
     mutex::Mutex,
     observe::{BundleFetch, BundleStatuses},
     state::{App, ConfigSource, ReloadError, SourceError},
@@ -277,12 +277,12 @@ async fn checked_config(
 }
 
 fn layer_of(origin: &BundleOrigin, extracted: Arc<ExtractedBundle>) -> PolicyLayer {
-    let commands = if origin.unsigned {
-        CommandHooks::Refused
+    let trust = if origin.unsigned {
+        BundleTrust::Unsigned
     } else {
-        CommandHooks::Allowed
+        BundleTrust::Signed
     };
-    PolicyLayer::of_bundle(origin.name.clone(), extracted, commands)
+    PolicyLayer::of_bundle(origin.name.clone(), extracted, trust)
 }
 
 fn refused(origin: &BundleOrigin, error: OfferRefusal) -> ReplicaError {

@@ -14,7 +14,7 @@ use crate::{
     config::ConfigError,
     hook, server,
     test_case::{CaseFile, TestCase},
-    trial::{self, run_case},
+    trial::{self, TrialError, run_case},
 };
 
 pub(super) const EXAMPLES: &str = "Example: hookgate test config/examples/tests/*.yaml";
@@ -40,7 +40,12 @@ impl TestArgs {
             let mut failed = 0_usize;
             for (index, (config, case)) in cases.enumerate() {
                 let run = run_case(config, case, server::handle_agent_request);
-                let mismatches = run.await?;
+                let mismatches = match run.await {
+                    Err(TrialError::Build(error)) => return Err(error.into()),
+                    // The next cases may run.
+                    Err(error) => vec![error.to_string()],
+                    Ok(mismatches) => mismatches,
+                };
                 print(&report(index + 1, case, &mismatches))?;
                 failed += usize::from(!mismatches.is_empty());
             }

@@ -32,7 +32,6 @@ use self::{
 use super::{
     config_document::ConfigDocument,
     overrides::Overrides,
-    policy_layer::PolicyLayer,
     registry::Registry,
     schema::schema,
     settings::config_file::Config,
@@ -141,7 +140,7 @@ impl Config {
         let blocks = loader.hook_blocks(&overrides.hooks, registry);
         loader.annotate_policies();
         loader.fail_if_problems()?;
-        let version = version(&written, &blocks, &loader.layers);
+        let version = version(&written, &blocks, &loader);
         for file in hook_files(&blocks) {
             shown.add_settings_file(&file.document);
         }
@@ -190,13 +189,14 @@ fn hook_files(blocks: &[HookBlock]) -> &[HookBlock] {
     blocks.split_last().map_or(&[], |(_own, files)| files)
 }
 
-/// Hashes the config, its hook files and its bundles. None contains secrets.
-fn version(config: &str, blocks: &[HookBlock], layers: &[PolicyLayer]) -> String {
+/// Hashes the config, its hook files, its bundles and its case files. None contains secrets.
+fn version(config: &str, blocks: &[HookBlock], loader: &Loader) -> String {
     let files = hook_files(blocks).iter();
     let files = files.map(|file| file.document.value().to_string());
-    let bundles = layers.iter().map(|layer| layer.digest.clone());
+    let bundles = loader.layers.iter().map(|layer| layer.digest.clone());
+    let cases = loader.case_texts.iter().cloned();
     let parts = std::iter::once(config.to_owned()).chain(files);
-    let parts: Vec<String> = parts.chain(bundles).collect();
+    let parts: Vec<String> = parts.chain(bundles).chain(cases).collect();
     let mut version = sha256_hex(parts.join("\0"));
     version.truncate(16);
     version

@@ -39,28 +39,29 @@ pub struct PolicyLayer {
     pub digest: String,
     /// The bundle that was extracted there; `None` before it is built.
     pub bundle: Option<Arc<ExtractedBundle>>,
-    /// Permission of its hooks to run commands.
-    pub commands: CommandHooks,
+    /// Trust in the author of the bundle.
+    pub trust: BundleTrust,
 }
 
-/// Permission of a bundle's hooks to run commands, which are code.
+/// Trust in the author of a bundle. Commands are code, and a hook can send a secret anywhere, so
+/// a bundle without a signature has neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CommandHooks {
+pub enum BundleTrust {
     /// The bundle is signed by a known key, or not yet built.
-    Allowed,
+    Signed,
     /// The bundle is used without a signature.
-    Refused,
+    Unsigned,
 }
 
 impl PolicyLayer {
     /// The layer of an extracted bundle.
-    pub fn of_bundle(name: String, bundle: Arc<ExtractedBundle>, commands: CommandHooks) -> Self {
+    pub fn of_bundle(name: String, bundle: Arc<ExtractedBundle>, trust: BundleTrust) -> Self {
         Self {
             name,
             directory: bundle.directory().to_owned(),
             digest: bundle.bundle().digest(),
             bundle: Some(bundle),
-            commands,
+            trust,
         }
     }
 

@@ -47,7 +47,7 @@ pub(super) enum SecretChars {
 /// Maximum size of a file with a secret, in bytes.
 const MAX_SECRET_BYTES: u64 = 64 * 1024;
 
-/// Text used for secrets that cannot be read, with [`MissingSecrets::Placeholder`].
+/// Text used for secrets that cannot be read or are not valid, with [`MissingSecrets::Placeholder`].
 pub const PLACEHOLDER_SECRET: &str = "made-up";
 
 impl SecretReference {
@@ -62,10 +62,14 @@ impl SecretReference {
         missing: MissingSecrets,
         allowed: SecretChars,
     ) -> Result<String, String> {
-        let text = match (self.read_text(directory), missing) {
-            (Err(_), MissingSecrets::Placeholder) => return Ok(PLACEHOLDER_SECRET.to_owned()),
-            (text, _) => text?,
-        };
+        match (self.read_valid(directory, allowed), missing) {
+            (Err(_), MissingSecrets::Placeholder) => Ok(PLACEHOLDER_SECRET.to_owned()),
+            (text, _) => text,
+        }
+    }
+
+    fn read_valid(&self, directory: &Path, allowed: SecretChars) -> Result<String, String> {
+        let text = self.read_text(directory)?;
         let text = text.trim();
         if text.is_empty() {
             return Err(format!("{self} is empty"));

@@ -2,14 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, uri::PathAndQuery};
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::{Map, Value};
 
 use super::{
     case_api::model_path,
-    model_answer::{ModelAnswer, UnreadableAnswer, answering_dialect, read_answer},
+    model_answer::{AnswerError, ModelAnswer, UnreadableAnswer, answering_dialect, read_answer},
 };
+
+/// Message about a path to which no request can be sent.
+pub(super) const INVALID_PATH: &str =
+    "`path` must begin with `/`, and its special characters must be percent-encoded";
 
 /// Action of an agent in a test case or trial.
 #[derive(Debug, Clone)]
@@ -50,20 +54,22 @@ pub struct SimulatedCall {
 
 impl SimulatedCall {
     /// Reads the responses of the model API, in order, each beside the JSON that it is written
-    /// as. Methods that generate nothing have none.
+    /// as.
     ///
     /// # Errors
     ///
-    /// Fails if one is not in a form that the API of the call can be answered in.
+    /// Fails if one is not in a form that the API of the call can be answered in, or if no model
+    /// answers on the path.
     pub fn answers(&self) -> Result<Vec<(&Value, ModelAnswer)>, UnreadableAnswer> {
-        let Some(dialect) = answering_dialect(&self.path) else {
-            return Ok(Vec::new());
-        };
+        let dialect = answering_dialect(&self.path);
         let written = [("answer", &self.answer), ("then", &self.then)].into_iter();
         let written = written.filter_map(|(field, written)| Some((field, written.as_ref()?)));
-        let read = written.map(|(field, written)| match read_answer(dialect, written) {
-            Ok(answer) => Ok((written, answer)),
-            Err(cause) => Err(UnreadableAnswer { field, cause }),
+        let read = written.map(|(field, written)| {
+            let dialect = dialect.ok_or(AnswerError::NoModel);
+            match dialect.and_then(|dialect| read_answer(dialect, written)) {
+                Ok(answer) => Ok((written, answer)),
+                Err(cause) => Err(UnreadableAnswer { field, cause }),
+            }
         });
         read.collect()
     }
@@ -92,8 +98,8 @@ impl AgentAction {
         let path = request.entry("path");
         path.or_insert_with(|| model_path(model).into());
         let call = SimulatedCall::deserialize(Value::Object(request))?;
-        if !call.path.starts_with('/') {
-            return Err(Error::custom("`path` must begin with `/`"));
+        if !is_request_path(&call.path) {
+            return Err(Error::custom(INVALID_PATH));
         }
         call.answers().map_err(Error::custom)?;
         Ok(Self::Call(Box::new(call)))
@@ -116,6 +122,11 @@ impl AgentAction {
     }
 }
 
+/// Returns whether a request can be sent to a path with its query.
+pub(super) fn is_request_path(path: &str) -> bool {
+    path.starts_with('/') && path.parse::<PathAndQuery>().is_ok()
+}
+
 /// Parses the headers of a request. The error is the name of an invalid one.
 pub(super) fn parse_headers(headers: &BTreeMap<String, String>) -> Result<HeaderMap, &str> {
     let header = |(name, value): (_, &String)| {
@@ -135,6 +146,8 @@ fn header_map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HeaderMap, D
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -156,5 +169,28 @@ mod tests {
             );
         }
         assert!(AgentAction::from_json(r#"{"contents":[]}"#, "m").is_ok());
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_sent_is_refused() {
+        for path in ["v1", "/v1beta/models/gemini pro:generateContent", "/a\tb"] {
+            let call = json!({ "path": path, "body": {} }).to_string();
+            let error = AgentAction::from_json(&call, "m").unwrap_err().to_string();
+            assert!(error.contains("`path`"), "{path}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_refused_if_no_model_answers_on_the_path() {
+        for field in ["answer", "then"] {
+            let call = json!({
+                "path": "/v1beta/models/m:countTokens",
+                "body": {},
+                field: { "totalTokens": 3 },
+            });
+            let error = AgentAction::from_json(&call.to_string(), "m").unwrap_err();
+            let expected = format!("`{field}`: no model answers on this path");
+            assert_eq!(error.to_string(), expected);
+        }
     }
 }

@@ -47,6 +47,9 @@ pub enum AnswerError {
     /// It is not in the form of the Gemini API, which is the only one here.
     #[error("not in the form of the Gemini API: it has no `candidates`")]
     NotGemini,
+    /// Nothing is generated on the path, or it is unknown.
+    #[error("no model answers on this path")]
+    NoModel,
 }
 
 /// A response of a call that cannot be read.

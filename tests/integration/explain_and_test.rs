@@ -211,6 +211,8 @@ cases:
   - { name: mixed, event: {}, expect: { verdict: deny, upstream: null } }
   - { name: list, request: {}, answer: [], expect: { verdict: deny } }
   - { name: header, request: {}, headers: { x-a: b, x c: d }, expect: { verdict: deny } }
+  - { name: space, request: {}, path: /v1beta/models/gemini pro:generateContent, expect: { verdict: deny } }
+  - { name: count, request: {}, path: '/v1beta/models/m:countTokens', answer: { totalTokens: 3 }, expect: { verdict: deny } }
 ",
         ),
     ]);
@@ -232,6 +234,8 @@ cases:
     b.yaml:7:56: only for model calls; this case has an event
     b.yaml:8:32: a list of chunks needs a `path` of `:streamGenerateContent`, or `stream: true` in the request of another API
     b.yaml:9:53: `x c` is not a valid header
+    b.yaml:10:33: `path` must begin with `/`, and its special characters must be percent-encoded
+    b.yaml:11:71: `answer`: no model answers on this path
     `c.yaml` cannot be read: No such file or directory (os error 2)
     ");
 }

@@ -21,7 +21,7 @@ use crate::{
         output::{print, print_error},
         runtime::{block_on, until_signal},
     },
-    config::{BUNDLE_CONFIG, CommandHooks, Config, ConfigError, PolicyLayer, Problem},
+    config::{BUNDLE_CONFIG, BundleTrust, Config, ConfigError, PolicyLayer, Problem},
     hook, server,
 };
 
@@ -106,7 +106,7 @@ impl BuildArgs {
             directory: self.directory.clone(),
             digest: String::new(),
             bundle: None,
-            commands: CommandHooks::Allowed,
+            trust: BundleTrust::Signed,
         };
         org.map(OrgBundle::layer).into_iter().chain([own]).collect()
     }
@@ -157,7 +157,7 @@ impl<'a> OrgBundle<'a> {
 
     fn layer(&self) -> PolicyLayer {
         let extracted = Arc::clone(&self.extracted);
-        PolicyLayer::of_bundle("org".to_owned(), extracted, CommandHooks::Allowed)
+        PolicyLayer::of_bundle("org".to_owned(), extracted, BundleTrust::Signed)
     }
 
     /// Replaces the temporary folder in a message.

@@ -145,13 +145,19 @@ impl Translator<'_> {
             format!("/hooks/{}", alias.name),
         );
         let Value::Array(groups) = groups else {
-            self.translation.moves.push((own, foreign));
+            // In front of that of an alias, because the first of equal pointers counts.
+            self.translation.moves.insert(0, (own, foreign));
             self.events.insert(alias.event, groups);
             return;
         };
         let mut translated = match self.events.remove(&alias.event) {
+            None => Vec::new(),
             Some(Value::Array(groups)) => groups,
-            _ => Vec::new(),
+            Some(invalid) => {
+                // The validation reports it.
+                self.events.insert(alias.event, invalid);
+                return;
+            }
         };
         for (index, mut group) in groups.into_iter().enumerate() {
             let own = format!("{own}/{}", translated.len());

@@ -7,7 +7,7 @@ use super::loader::Loader;
 use crate::{
     config::{
         overrides::Overrides,
-        policy_layer::{BUNDLE_CONFIG, BUNDLE_SETTINGS, CommandHooks, LOWER_SETTINGS, PolicyLayer},
+        policy_layer::{BUNDLE_CONFIG, BUNDLE_SETTINGS, BundleTrust, LOWER_SETTINGS, PolicyLayer},
         settings::{config_file::Config, hooks::HookSpec},
         source_span::{ConfigError, Problem, SourceSpan},
         spanned_yaml::SpannedYaml,
@@ -151,16 +151,17 @@ pub(super) fn disabled_upper_hooks<'a>(
     problems
 }
 
+/// Returns whether a setting of a bundle without a signature is at a position.
+pub(super) fn is_unsigned(layers: &[PolicyLayer], span: &SourceSpan) -> bool {
+    let mut layers = layers.iter();
+    layers.any(|layer| layer.trust == BundleTrust::Unsigned && layer.contains(span))
+}
+
 /// Returns a problem for each hook of a bundle without a signature that runs a command.
 fn unsigned_commands(layers: &[PolicyLayer], config: &Config) -> Vec<Problem> {
     let hooks = config.enabled_hooks();
     let commands = hooks.filter(|hook| matches!(hook.kind.as_str(), "command" | "worker"));
-    let unsigned = commands.filter(|hook| {
-        let mut refused = layers
-            .iter()
-            .filter(|layer| layer.commands == CommandHooks::Refused);
-        refused.any(|layer| layer.contains(&hook.span))
-    });
+    let unsigned = commands.filter(|hook| is_unsigned(layers, &hook.span));
     let problems = unsigned.map(|hook| {
         let label = hook.label();
         let message = format!("hook `{label}` runs a command, but the bundle is not signed");

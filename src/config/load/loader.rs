@@ -43,6 +43,8 @@ pub(super) struct Loader {
     pub(super) layers: Vec<PolicyLayer>,
     /// Texts of the files that were read, but for the config file itself.
     pub(super) texts: ConfigFiles,
+    /// Texts of case files, in the order in which guards name them. They are part of the version.
+    pub(super) case_texts: Vec<String>,
 }
 
 impl Loader {
@@ -68,6 +70,7 @@ impl Loader {
             stored: overrides.stored.clone(),
             layers: overrides.layers.clone(),
             texts: ConfigFiles::default(),
+            case_texts: Vec::new(),
         })
     }
 

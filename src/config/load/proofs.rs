@@ -44,6 +44,7 @@ impl Loader {
                     Some(_) => None,
                 };
                 self.problems.extend(outside);
+                self.case_texts.extend(text.clone());
                 *entry = json!({ "file": { "path": path, "text": text, "span": span } });
             }
             Value::Object(case) => {

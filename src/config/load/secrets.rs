@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{loader::Loader, pointers::matching};
+use super::{layers::is_unsigned, loader::Loader, pointers::matching};
 use crate::config::{
     secret::{SecretChars, SecretReference},
     source_span::Problem,
@@ -69,14 +69,17 @@ impl Loader {
         let Some(setting) = value.pointer_mut(pointer) else {
             return;
         };
-        let directory = self.directory_at(&document.span(pointer));
-        let text = self
-            .read_secret(setting, &directory, allowed)
-            .unwrap_or_else(|message| {
-                self.problems
-                    .push(Problem::at(&document.span(pointer), message));
-                String::new()
-            });
+        let span = document.span(pointer);
+        let text = if is_unsigned(&self.layers, &span) {
+            Err("the setting refers to a secret, but the bundle is not signed".to_owned())
+        } else {
+            let directory = self.directory_at(&span);
+            self.read_secret(setting, &directory, allowed)
+        };
+        let text = text.unwrap_or_else(|message| {
+            self.problems.push(Problem::at(&span, message));
+            String::new()
+        });
         *setting = text.into();
     }
 

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use crate::{
     config::{
-        Config, ConfigError, FailureMode, HookMode, HookSpec, HookView, Overrides, SystemMessages,
-        tests::REGISTRY,
+        BundleTrust, Config, ConfigError, FailureMode, HookMode, HookSpec, HookView, Overrides,
+        PolicyLayer, SystemMessages, tests::REGISTRY,
     },
     event::{EventName, MatcherSubject},
 };
@@ -338,4 +338,86 @@ hooks:
     hookgate.yaml:4:15: hook `g` on BeforeTool is also at s.json:2:9, with another `mode` or `on_failure`: where both match, the stricter one runs
     hookgate.yaml:5:30: hook `g` on BeforeTool is also at hookgate.yaml:4:15, with another `mode` or `on_failure`: where both match, the stricter one runs
     ");
+}
+
+/// Loads a config with the policies of a bundle, which has these files.
+fn load_bundle(trust: BundleTrust, files: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    let (gateway, bundle) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for (name, text) in files {
+        fs::write(bundle.path().join(name), text).unwrap();
+    }
+    let path = gateway.path().join("hookgate.yaml");
+    fs::write(&path, "upstreams: { gemini: { url: http://a } }\n").unwrap();
+    let layer = PolicyLayer {
+        name: "org".to_owned(),
+        directory: bundle.path().to_owned(),
+        digest: String::new(),
+        bundle: None,
+        trust,
+    };
+    let overrides = Overrides {
+        layers: vec![layer],
+        ..Overrides::default()
+    };
+    Config::load(&path, &overrides, &REGISTRY)
+}
+
+#[test]
+fn an_unsigned_bundle_refers_to_no_secret() {
+    let files = [
+        (
+            "hookgate.yaml",
+            "\
+hooks:
+  BeforeModel:
+    - hooks: [{ type: http, url: 'http://a', bearer: { env: CARGO_MANIFEST_DIR } }]
+hook_files: [{ path: settings.json }]
+",
+        ),
+        (
+            "settings.json",
+            r#"{ "hooks": { "BeforeModel": [{ "hooks": [
+                { "type": "http", "url": "http://b", "bearer": { "file": "/nowhere/token" } }
+            ] }] } }"#,
+        ),
+    ];
+
+    let error = load_bundle(BundleTrust::Unsigned, &files).unwrap_err();
+
+    let lines: Vec<String> = error.problems.iter().map(ToString::to_string).collect();
+    let message = "the setting refers to a secret, but the bundle is not signed";
+    for (line, position) in lines.iter().zip(["hookgate.yaml:3:", "settings.json:2:"]) {
+        assert!(line.contains(position) && line.ends_with(message), "{line}");
+    }
+    assert_eq!(lines.len(), 2, "{lines:?}");
+}
+
+#[test]
+fn the_version_changes_with_a_case_file() {
+    let config = "\
+hook_files: []
+policies: [{ policy: model_allow, models: [a], must_deny: [cases.yaml] }]
+";
+    let version = |cases| load(config, &[("cases.yaml", cases)]).1.unwrap().version;
+
+    assert_eq!(version("cases: [one]"), version("cases: [one]"));
+    assert_ne!(version("cases: [one]"), version("cases: [one, two]"));
+}
+
+#[test]
+fn an_invalid_list_of_groups_is_reported_beside_another_event_of_its_meaning() {
+    let invalid = r#""Stop": { "hooks": [{ "type": "command", "command": "a" }] }"#;
+    let valid = r#""SubagentStop": [{ "hooks": [{ "type": "command", "command": "b" }] }]"#;
+    let config = "hook_files: [{ path: s.json, protocol: claude }]";
+
+    for (first, second, position) in [(invalid, valid, "s.json:2:"), (valid, invalid, "s.json:3:")]
+    {
+        let settings = format!("{{ \"hooks\": {{\n{first},\n{second}\n}} }}");
+        let (directory, config) = load(config, &[("s.json", &settings)]);
+        let error = config.map(|config| hooks(&config).len()).unwrap_err();
+        let error = error.to_string();
+        let error = error.replace(&format!("{}/", directory.path().display()), "");
+        assert!(error.starts_with(position), "{error}");
+        assert!(error.contains("must be a list"), "{error}");
+    }
 }

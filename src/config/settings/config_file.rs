@@ -172,8 +172,8 @@ pub struct Config {
     /// Hooks that a switch disables, by event.
     #[serde(skip)]
     pub disabled_hooks: Vec<(EventName, HookSpec)>,
-    /// The version: a SHA-256 over the config and its hook files, shortened to 16
-    /// digits. Secrets are not included.
+    /// The version: a SHA-256 over the config, its hook files, bundles and case files, shortened
+    /// to 16 digits. Secrets are not included.
     #[serde(skip)]
     pub version: String,
     /// The config for display, without secrets.

@@ -113,3 +113,22 @@ fn a_file_without_an_end_is_no_secret() {
 
     assert_snapshot!(error, @"hookgate.yaml:1:49: file `/dev/zero` cannot be read: it is not a regular file");
 }
+
+#[test]
+fn a_secret_that_cannot_be_used_is_replaced_if_no_service_is_called() {
+    let hook = |file| {
+        let hook = format!("{{ type: http, url: 'http://a', bearer: {{ file: {file} }} }}");
+        format!("{MINIMAL}hooks: {{ BeforeModel: [{{ hooks: [{hook}] }}] }}\n")
+    };
+    let overrides = Overrides {
+        missing_secrets: MissingSecrets::Placeholder,
+        ..Overrides::default()
+    };
+
+    for (file, text) in [("empty", "\n"), ("blank", "two words")] {
+        let (_directory, path) = directory(&[(file, text), ("hookgate.yaml", &hook(file))]);
+        let config = Config::load(&path, &overrides, &REGISTRY).unwrap();
+        let spec = &config.hooks[&EventName::BeforeModel][0].hooks[0];
+        assert_eq!(spec.settings.0["bearer"], PLACEHOLDER_SECRET, "{file}");
+    }
+}

@@ -3,6 +3,7 @@
 use axum::extract::{Path, RawQuery, State};
 use maud::{Markup, html};
 
+use super::sessions;
 use crate::{
     auth::AdminPrincipal,
     config::AdminRole,
@@ -110,7 +111,7 @@ fn facts(call: &CallRecord) -> Markup {
             }
             dt { "Agent" } dd { (call.agent) }
             @if !call.session.is_empty() {
-                dt { "Session" } dd { a href=(item_address("/console/sessions", &call.session, "")) { (call.session) } }
+                dt { "Session" } dd { a href=(sessions::address(&call.session, Some(&call.caller_key))) { (call.session) } }
             }
             @match call.kind {
                 RecordKind::Event => { dt { "Event" } dd { (call.method) ", " (call.end.as_str()) } }

@@ -53,8 +53,7 @@ pub(in crate::console) async fn show(
     principal: AdminPrincipal,
     fields: FormFields,
 ) -> Result<Page, ApiError> {
-    let caller = Some(fields.get("caller")).filter(|caller| !caller.is_empty());
-    let Some(details) = sessions::find(&app, &id, caller).await else {
+    let Some(details) = sessions::find(&app, &id, fields.find("caller")).await else {
         let message = "no session has this id";
         return Err(ApiError::new(ErrorReason::UnknownSession, message));
     };
@@ -80,7 +79,7 @@ pub(in crate::console) async fn watch(
 ) -> Result<Response, ApiError> {
     fields.check_csrf(&principal)?;
     let minutes = fields.get("minutes").parse().unwrap_or_default();
-    let address = address(&id, fields.get("caller"));
+    let address = address(&id, fields.find("caller"));
     let caller = fields.find("caller").map(str::to_owned);
     let reason = fields.get("reason").to_owned();
     content::watch(&app, &principal, id, caller, (minutes, reason))?;
@@ -119,7 +118,7 @@ fn row(session: &SessionInfo) -> Markup {
     html! {
         tr {
             th scope="row" {
-                a data-row href=(address(&session.id, &session.caller)) { (session.id) }
+                a data-row href=(address(&session.id, Some(&session.caller))) { (session.id) }
             }
             td { (session.agent) }
             td { (caller(session)) }
@@ -191,13 +190,11 @@ fn kept_calls(kept: &KeptCalls) -> Markup {
     }
 }
 
-/// Returns the address of a session of a caller, whose key is empty without a credential.
-fn address(id: &str, caller: &str) -> String {
-    let query = match caller {
-        "" => String::new(),
-        key => parameter("caller", key),
-    };
-    item_address(LIST, id, &query)
+/// Returns the address of a session of a caller, whose key is empty without a credential; without
+/// `caller`, of the session of this id that was used last.
+pub(super) fn address(id: &str, caller: Option<&str>) -> String {
+    let query = caller.map(|key| parameter("caller", key));
+    item_address(LIST, id, &query.unwrap_or_default())
 }
 
 /// Returns how a session is identified, in words.
@@ -224,5 +221,32 @@ fn caller(session: &SessionInfo) -> Markup {
         } @else {
             code { (session.caller.chars().take(12).collect::<String>()) }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_of_a_session_names_its_caller_also_without_a_credential() {
+        let session = SessionInfo {
+            id: "main".to_owned(),
+            source: "path",
+            agent: String::new(),
+            caller_name: String::new(),
+            caller: String::new(),
+            started: String::new(),
+            last_seen: String::new(),
+            turns: 0,
+            requests: 1,
+        };
+
+        let row = row(&session).into_string();
+
+        assert!(
+            row.contains("href=\"/console/sessions/main?caller=\""),
+            "{row}"
+        );
     }
 }

@@ -2,7 +2,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::{config::CommandHooks, hook::registry, transport::ProcessSlots};
+use crate::{config::BundleTrust, hook::registry, transport::ProcessSlots};
 
 impl HookTable {
     /// A table with one group.
@@ -27,7 +27,7 @@ impl HookTable {
             directory: PathBuf::from(name),
             digest: String::new(),
             bundle: None,
-            commands: CommandHooks::Allowed,
+            trust: BundleTrust::Signed,
         };
         config.layers = vec![layer("org"), layer("team")];
         let groups = config.hooks.get_mut(&EventName::BeforeTool).unwrap();

@@ -628,6 +628,56 @@ async fn a_session_of_one_caller_is_shown_and_watched_without_those_of_others() 
 }
 
 #[tokio::test]
+async fn the_session_of_an_agent_without_a_credential_is_linked_and_watched_as_such() {
+    let upstream = Upstream::mock().await;
+    let config = hook::config(&[("BeforeModel", hook::command("look", "true"))]);
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let without_key = gateway.agent().sending("x-hookgate-session", "main");
+    let with_key = without_key.clone().sending("x-goog-api-key", "k1");
+    let without_key = without_key.sending("user-agent", "AgentA");
+    let with_key = with_key.sending("user-agent", "AgentB");
+    let mut calls = Vec::new();
+    for agent in [&without_key, &with_key] {
+        let answer = agent.generate("m", &prompt("hello")).await;
+        calls.push(answer.header("x-hookgate-request-id").to_owned());
+    }
+    let browser = Browser::at(&gateway);
+    wait_for_rows(&browser, "?session=main", 2).await;
+
+    let list = browser.get("/console/sessions").await.html;
+    for (call, own, other) in [
+        (&calls[0], "<dd>AgentA</dd>", "AgentB"),
+        (&calls[1], "<dd>AgentB</dd>", "AgentA"),
+    ] {
+        let page = browser.get(&format!("/console/calls/{call}")).await.html;
+        let (_, link) = page.split_once("href=\"/console/sessions/main?").unwrap();
+        let (query, _) = link.split_once('"').unwrap();
+        let address = format!("/console/sessions/main?{query}");
+        let session = browser.get(&address).await.html;
+        assert!(
+            session.contains(own) && !session.contains(other),
+            "{session}"
+        );
+    }
+
+    assert!(
+        list.contains("href=\"/console/sessions/main?caller=\""),
+        "{list}"
+    );
+    let address = "/console/sessions/main?caller=";
+    let csrf = browser.csrf(address).await;
+    let fields = [
+        ("csrf", &*csrf),
+        ("caller", ""),
+        ("minutes", "5"),
+        ("reason", "ticket 7"),
+    ];
+    let watched = browser.post("/console/sessions/main/watch", &fields).await;
+    assert_eq!(watched.header("location"), address);
+    assert!(browser.get(address).await.html.contains("ticket 7"));
+}
+
+#[tokio::test]
 async fn watching_a_session_requires_the_investigator_role_and_a_reason() {
     let upstream = Upstream::mock().await;
     let config = hook::config(&[("BeforeModel", hook::command("look", "true"))]);

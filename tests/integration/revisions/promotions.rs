@@ -69,6 +69,38 @@ async fn an_earlier_revision_is_promoted_and_rolled_back_with_its_hook_files() {
     assert_eq!(promoted[0]["config"], apple.as_str());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rollback_returns_to_the_cases_of_that_revision() {
+    let gateway = RevisionGateway::start("apple").await;
+    let cases = |names: &[&str]| {
+        let case = |name: &&str| {
+            format!(
+                "  - {{ name: {name}, request: {{ contents: [] }}, path: '/v1beta/models/m:generateContent', expect: {{ verdict: deny }} }}\n"
+            )
+        };
+        let cases: String = names.iter().map(case).collect();
+        fs::write(gateway.path("cases.yaml"), format!("cases:\n{cases}")).unwrap();
+    };
+    let before = gateway.version().await;
+    cases(&["one"]);
+    let config = fs::read_to_string(gateway.path("hookgate.yaml")).unwrap();
+    let policy = "policies: [{ policy: model_allow, models: [none], must_deny: [cases.yaml] }]\n";
+    fs::write(gateway.path("hookgate.yaml"), config + policy).unwrap();
+    let one = gateway.version_after(&before).await;
+    cases(&["one", "two"]);
+    let two = gateway.version_after(&one).await;
+
+    let (code, out, _) = gateway.run_config_command(&["rollback"]);
+    assert_eq!((code, out), (0, format!("in use: {one} (before: {two})\n")));
+    let (code, out, _) = gateway.run_config_command(&["rollback"]);
+    assert_eq!((code, out), (0, format!("in use: {two} (before: {one})\n")));
+    let stored = |version: &str| {
+        let path = gateway.path(&format!("revisions/{version}.json"));
+        fs::read_to_string(path).unwrap()
+    };
+    assert!(!stored(&one).contains("name: two") && stored(&two).contains("name: two"));
+}
+
 /// Stops the gateway and returns the lines of its decision log, whose hash chain is verified.
 fn stop_and_read_log(gateway: RevisionGateway) -> Vec<Value> {
     gateway.served.terminate();

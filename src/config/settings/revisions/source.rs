@@ -30,7 +30,8 @@ pub struct SourceSettings {
     pub(crate) keys: Vec<PublicKey>,
     /// Bearer token for the server.
     pub(crate) token: Option<Secret>,
-    /// True if a bundle without a signature is used if it has no commands.
+    /// True if a bundle without a signature is used if it has no commands and refers to no
+    /// secrets.
     #[serde(default)]
     pub(crate) unsigned: bool,
     /// Two bundles instead of one: the first is locked above the second.
@@ -67,7 +68,8 @@ pub struct BundleOrigin {
     pub keys: Vec<PublicKey>,
     /// Bearer token for the server.
     pub token: Option<Secret>,
-    /// True if a bundle without a signature is used if it has no commands.
+    /// True if a bundle without a signature is used if it has no commands and refers to no
+    /// secrets.
     #[serde(default)]
     pub unsigned: bool,
 }
