@@ -4,22 +4,18 @@ use http::StatusCode;
 
 impl ErrorReason {
     /// Returns whether the same request may succeed if it is sent again.
-    pub(super) const fn is_temporary(self) -> bool {
-        matches!(
-            self,
-            Self::BodyTimeout
-                | Self::BodyBroken
-                | Self::TooManyAttempts
-                | Self::RateLimitExceeded
-                | Self::ConcurrencyLimitExceeded
-                | Self::IssuerUnavailable
-                | Self::Overloaded
-                | Self::AuditUnavailable
-                | Self::UpstreamUnreachable
-                | Self::UpstreamTimeout
-                | Self::UpstreamUnreadable
-                | Self::Internal
-        )
+    pub(super) fn is_temporary(self) -> bool {
+        let others = [
+            Self::BodyTimeout,
+            Self::BodyBroken,
+            Self::TooManyAttempts,
+            Self::RateLimitExceeded,
+            Self::ConcurrencyLimitExceeded,
+            Self::UpstreamTimeout,
+            Self::UpstreamUnreadable,
+            Self::Internal,
+        ];
+        self.status() == StatusCode::SERVICE_UNAVAILABLE || others.contains(&self)
     }
 }
 
@@ -144,4 +140,20 @@ error_reasons! {
     UpstreamUnreadable: BAD_GATEWAY, "UNAVAILABLE", "UPSTREAM_UNREADABLE";
     /// A bug or failure of the gateway itself.
     Internal: INTERNAL_SERVER_ERROR, "INTERNAL", "INTERNAL";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unavailable_service_is_temporary() {
+        let temporary = ErrorReason::ALL
+            .iter()
+            .filter(|reason| reason.is_temporary());
+        let names: Vec<&str> = temporary.map(|reason| reason.as_str()).collect();
+
+        assert!(names.contains(&"LIMITS_UNAVAILABLE"), "{names:?}");
+        assert!(!names.contains(&"TOKEN_QUOTA_EXCEEDED"), "{names:?}");
+    }
 }

@@ -5,6 +5,7 @@
 //! are masked as one text, so that a secret is found wherever it is cut. Tokens with their
 //! probabilities are removed, because they spell every secret in pieces.
 
+mod escapes;
 mod joined_texts;
 mod json_strings;
 
@@ -16,11 +17,14 @@ use stream_redact::{DETECTORS, Mask, MaskError, Style};
 
 use self::{
     joined_texts::{JoinedText, JoinedTexts},
-    json_strings::{JsonString, scan},
+    json_strings::{JsonString, MAX_STRINGS, scan},
 };
 
 /// Name under which removed tokens are counted.
 const LOGPROBS: &str = "logprobs";
+
+/// Name under which texts are counted that are replaced because they have too many strings.
+const OVERSIZED: &str = "oversized";
 
 /// Masks texts, and counts the masked ones by detector.
 #[derive(Debug)]
@@ -92,17 +96,30 @@ impl<'a> Redactor<'a> {
     /// it is nothing but JSON.
     fn mask_json(&mut self, body: &str, cuts: &mut [usize]) -> (Option<String>, bool) {
         let mut texts = JoinedTexts::default();
-        let (mut is_json, mut splices) = (true, Vec::new());
-        for place in documents(body) {
-            let scanned = scan(body.get(place.clone()).unwrap_or_default());
+        let (mut is_json, mut has_logprobs, mut joined) = (true, false, 0);
+        let mut splices = Vec::new();
+        for Range { start, end } in documents(body) {
+            let scanned = scan(body.get(start..end).unwrap_or_default());
+            let Some(scanned) = scanned.filter(|_| joined <= MAX_STRINGS) else {
+                return (Some(self.oversized(cuts)), true);
+            };
+            let moved = |place: Range<usize>| place.start + start..place.end + start;
             is_json &= scanned.is_json;
-            let logprobs = scanned.logprobs.into_iter();
-            let logprobs = logprobs.map(|at| at.start + place.start..at.end + place.start);
+            has_logprobs |= !scanned.logprobs.is_empty();
+            let logprobs = scanned.logprobs.into_iter().map(moved);
             splices.extend(logprobs.map(|place| Splice::empty(body, place)));
-            let strings = scanned.strings.into_iter();
-            strings.for_each(|string| texts.add(string, place.start));
+            for mut string in scanned.strings {
+                string.place = moved(string.place);
+                if let Some(path) = string.path {
+                    texts.add(string, path);
+                    joined += 1;
+                } else {
+                    // At once, because most strings are keys, which would fill the memory.
+                    self.mask_joined(&JoinedText::new(string), &mut splices);
+                }
+            }
         }
-        if !splices.is_empty() {
+        if has_logprobs {
             self.count(vec![LOGPROBS.into()]);
         }
         for text in texts.into_texts() {
@@ -137,7 +154,7 @@ impl<'a> Redactor<'a> {
         let mut letters = parts().flat_map(|text| text.chars());
         let first = letters.find(|letter| !letter.is_whitespace());
         let has_escapes = || parts().any(|text| text.contains('\\'));
-        if !matches!(first, Some('{' | '[')) || !has_escapes() {
+        if !matches!(first, Some('{' | '[' | '"')) || !has_escapes() {
             return;
         }
         let mut joined = String::new();
@@ -156,6 +173,14 @@ impl<'a> Redactor<'a> {
             }
             start = end;
         }
+    }
+
+    /// Returns the text in the place of one with too many strings.
+    fn oversized(&mut self, cuts: &mut [usize]) -> String {
+        self.count(vec![OVERSIZED.into()]);
+        let text = format!("\"[REDACTED:{OVERSIZED}]\"");
+        cuts.fill(text.len());
+        text
     }
 
     fn count(&mut self, detectors: Vec<Arc<str>>) {
@@ -501,6 +526,60 @@ mod tests {
         });
         assert_eq!(masked, expected.to_string());
         let found = BTreeMap::from([("logprobs".to_owned(), 1)]);
+        assert_eq!(redactor.found(), found);
+    }
+
+    #[test]
+    fn probabilities_within_others_leave_json_and_masks() {
+        let tokens = json!({ "token": "x", "logprobs": { "token": "y" }, "b": "ann@example.com" });
+        let body = json!({ "args": { "logprobs": tokens }, "c": "john@example.com" });
+
+        let expected = json!({ "args": { "logprobs": null }, "c": "[REDACTED:email]" });
+        assert_eq!(masked(&body.to_string()), expected.to_string());
+    }
+
+    #[test]
+    fn a_secret_is_masked_beside_lone_surrogates() {
+        let texts = [
+            "key AKIAIOS",
+            r"FODNN7EXAMPLE \ud83d",
+            r"\ude00 write john\u0040example.com",
+        ];
+        let event = |text: &&str| format!("data: {{\"delta\":\"{text}\"}}\n\n");
+
+        let body = masked(&texts.iter().map(event).collect::<String>());
+
+        let expected = [
+            "key [REDACTED:aws_key]",
+            " \u{fffd}",
+            "\u{fffd} write [REDACTED:email]",
+        ];
+        let expected = expected.iter().map(event);
+        assert_eq!(body, expected.collect::<String>());
+    }
+
+    #[test]
+    fn a_secret_in_a_quoted_string_in_a_string_is_masked() {
+        let whole = |text: &str| json!({ "arguments": text }).to_string();
+
+        let body = masked(&whole(r#""x john\u0040example.com""#));
+
+        assert_eq!(body, whole(r#""x [REDACTED:email]""#));
+    }
+
+    #[test]
+    fn a_body_with_too_many_strings_is_replaced() {
+        let event = format!("data: [{}1]\n\n", r#""a","#.repeat(MAX_STRINGS / 2));
+        let mask = mask();
+        let mut redactor = Redactor::new(&mask);
+        let mut cuts = [1, event.len()];
+
+        let masked = redactor.body(&event.repeat(4), &mut cuts);
+
+        let label = r#""[REDACTED:oversized]""#;
+        assert_eq!(masked.as_deref(), Some(label));
+        assert_eq!(cuts, [label.len(); 2]);
+        let found = BTreeMap::from([("oversized".to_owned(), 1)]);
         assert_eq!(redactor.found(), found);
     }
 

@@ -121,7 +121,7 @@ pub struct SinkStatus {
     pub sent_lines: u64,
     /// Lines that the endpoint refused for good.
     pub refused_lines: u64,
-    /// Lines that rotation removed before they were sent.
+    /// Lines that rotation removed or the disk damaged before they were sent.
     pub lost_lines: u64,
     /// Last failed attempt since the start of the process.
     #[serde(skip_serializing_if = "Option::is_none")]

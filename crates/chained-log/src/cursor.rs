@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
     path::Path,
 };
 
@@ -44,7 +44,7 @@ pub struct PlacedLine {
 pub struct LineBatch {
     /// The lines; empty if there are none yet.
     pub lines: Vec<PlacedLine>,
-    /// Number of lines before these that are in no file any more.
+    /// Number of lines before these, or between them, that are in no file any more or damaged.
     pub missing: u64,
 }
 
@@ -78,26 +78,23 @@ pub fn read_batch(
     limits: BatchLimits,
 ) -> io::Result<LineBatch> {
     let Some(after) = after else {
-        return read_from(oldest_segment(path, 0)?, limits);
+        return read_from(oldest_segment(path, 0)?, None, limits);
     };
+    let next_seq = after.seq + 1;
     if let Some(segment) = open_segment(path, after.file)? {
         let Some(segment) = segment.behind(after)? else {
-            return read_from(oldest_segment(path, 0)?, limits);
+            return read_from(oldest_segment(path, 0)?, None, limits);
         };
-        let batch = read_from(Some(segment), limits)?;
+        let batch = read_from(Some(segment), Some(next_seq), limits)?;
         if !batch.lines.is_empty() {
             return Ok(batch);
         }
     }
-    let next_seq = after.seq + 1;
     let next = match open_segment(path, next_seq)? {
         Some(next) => Some(next),
         None => oldest_segment(path, next_seq)?,
     };
-    let first_seq = next.as_ref().map_or(next_seq, |next| next.first_seq);
-    let batch = read_from(next, limits)?;
-    let missing = first_seq - next_seq;
-    Ok(LineBatch { missing, ..batch })
+    read_from(next, Some(next_seq), limits)
 }
 
 impl OpenSegment {
@@ -130,35 +127,43 @@ impl OpenSegment {
     }
 }
 
-fn read_from(segment: Option<OpenSegment>, limits: BatchLimits) -> io::Result<LineBatch> {
+/// Reads lines from `next_seq`, or from the first line of the file.
+fn read_from(
+    segment: Option<OpenSegment>,
+    next_seq: Option<u64>,
+    limits: BatchLimits,
+) -> io::Result<LineBatch> {
     let Some(mut segment) = segment else {
         return Ok(LineBatch::default());
     };
     let mut reader = segment.reader()?;
-    let mut lines: Vec<PlacedLine> = Vec::new();
+    let mut batch = LineBatch::default();
+    let mut next_seq = next_seq.unwrap_or(segment.first_seq);
     let mut size = 0;
-    while lines.len() < limits.lines {
+    while batch.lines.len() < limits.lines {
         let offset = segment.offset;
         let Some(bytes) = segment.read_line(&mut reader)? else {
             break;
         };
+        // The sequence number of the next line shows how many are damaged.
         let Some(link) = LineLink::parse_unchecked(&bytes) else {
-            let message = "a line of the log is not one that was written";
-            return Err(io::Error::new(ErrorKind::InvalidData, message));
+            continue;
         };
         size += bytes.len();
-        if link.head.seq > limits.last_seq || (size > limits.bytes && !lines.is_empty()) {
+        if link.head.seq > limits.last_seq || (size > limits.bytes && !batch.lines.is_empty()) {
             break;
         }
+        batch.missing += link.head.seq.saturating_sub(next_seq);
+        next_seq = link.head.seq + 1;
         let position = ReadPosition {
             file: segment.first_seq,
             offset,
             seq: link.head.seq,
             hash: link.head.hash,
         };
-        lines.push(PlacedLine { bytes, position });
+        batch.lines.push(PlacedLine { bytes, position });
     }
-    Ok(LineBatch { lines, missing: 0 })
+    Ok(batch)
 }
 
 /// Opens the file whose first line has a sequence number.
@@ -167,7 +172,7 @@ fn open_segment(path: &Path, seq: u64) -> io::Result<Option<OpenSegment>> {
     // A file that is rotated between the attempts has its other name in the last one.
     for candidate in [&rotated, path, &rotated] {
         if let Some(file) = open(candidate)?
-            && first_seq(&file) == Some(seq)
+            && (candidate == rotated || first_seq(&file) == Some(seq))
         {
             return Ok(Some(OpenSegment {
                 file,
@@ -293,6 +298,25 @@ mod tests {
         fs::remove_file(rotated_path(&path, 4)).unwrap();
 
         assert_eq!(read_all(&path, after, ALL), ((7..=12).collect(), 4));
+    }
+
+    #[test]
+    fn damaged_lines_are_counted_and_the_others_are_read() {
+        let folder = log(3);
+        let path = folder.path().join("log");
+        for (seq, index) in [(1, 2), (4, 0), (7, 1)] {
+            let rotated = rotated_path(&path, seq);
+            let file = if rotated.exists() { &rotated } else { &path };
+            let text = fs::read_to_string(file).unwrap();
+            let line = text.lines().nth(index).unwrap();
+            fs::write(file, text.replace(line, &"\0".repeat(line.len()))).unwrap();
+        }
+
+        for lines in [1000, 1] {
+            let limits = BatchLimits { lines, ..ALL };
+            let expected = (vec![1, 2, 5, 6, 7, 9], 3);
+            assert_eq!(read_all(&path, None, limits), expected);
+        }
     }
 
     #[test]

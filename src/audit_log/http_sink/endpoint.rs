@@ -20,7 +20,8 @@ use crate::{
     service_client::{ClientError, RequestError, client_builder, read_body},
 };
 
-/// Bytes of a response that are read. Elasticsearch reports on each line.
+/// Bytes of a response that are read. Elasticsearch reports on each line, so the batch of a longer
+/// one is too large.
 const MAX_RESPONSE_BYTES: usize = 8 * 1024 * 1024;
 
 /// An endpoint that receives lines.
@@ -36,7 +37,7 @@ pub(in crate::audit_log) struct SinkEndpoint {
 pub(super) enum SendError {
     #[error(transparent)]
     Request(#[from] RequestError),
-    #[error("request too large")]
+    #[error("request or its response too large")]
     TooLarge,
     #[error("some lines were refused for now")]
     Busy,
@@ -139,7 +140,7 @@ impl SinkEndpoint {
             _ if self.settings.format == SinkFormat::ElasticBulk => {
                 let body = read_body(response, MAX_RESPONSE_BYTES).await;
                 let body = body.map_err(RequestError::from)?;
-                refused_lines(&body.ok_or(SendError::Response)?)
+                refused_lines(&body.ok_or(SendError::TooLarge)?)
             }
             _ => Ok(0),
         }
@@ -157,11 +158,13 @@ impl SinkEndpoint {
         let mut count = 0;
         for line in lines {
             let (before, after) = match self.settings.format {
-                SinkFormat::JsonArray if count == 0 => (String::new(), ""),
-                SinkFormat::JsonArray => (",".to_owned(), ""),
-                SinkFormat::SplunkHec => (splunk_event(&line)?, "}\n"),
-                SinkFormat::ElasticBulk => (bulk_action(&line)?, "\n"),
+                SinkFormat::JsonArray if count == 0 => (Some(String::new()), ""),
+                SinkFormat::JsonArray => (Some(",".to_owned()), ""),
+                SinkFormat::SplunkHec => (splunk_event(&line), "}\n"),
+                SinkFormat::ElasticBulk => (bulk_action(&line), "\n"),
             };
+            // Damaged within its time or hash.
+            let Some(before) = before else { continue };
             body.write_all(before.as_bytes())?;
             body.write_all(&line)?;
             body.write_all(after.as_bytes())?;
@@ -190,24 +193,25 @@ impl SendError {
     }
 }
 
-/// Returns the beginning of an event of Splunk's HTTP Event Collector, up to its `event`.
-fn splunk_event(line: &[u8]) -> io::Result<String> {
-    let time: Timestamp = key(line)?.time.parse().map_err(io::Error::other)?;
+/// Returns the beginning of an event of Splunk's HTTP Event Collector, up to its `event`; `None` if
+/// the line has no time.
+fn splunk_event(line: &[u8]) -> Option<String> {
+    let time: Timestamp = key(line)?.time.parse().ok()?;
     let (seconds, milliseconds) = (time.as_second(), time.subsec_millisecond());
-    Ok(format!(
+    Some(format!(
         r#"{{"time":{seconds}.{milliseconds:03},"source":"hookgate","sourcetype":"hookgate:audit","event":"#
     ))
 }
 
 /// Returns the action of the bulk API for a line. The hash as id makes a line that is
 /// sent twice one document.
-fn bulk_action(line: &[u8]) -> io::Result<String> {
+fn bulk_action(line: &[u8]) -> Option<String> {
     let hash = key(line)?.hash;
-    Ok(format!("{{\"create\":{{\"_id\":\"{hash}\"}}}}\n"))
+    Some(format!("{{\"create\":{{\"_id\":\"{hash}\"}}}}\n"))
 }
 
-fn key(line: &[u8]) -> io::Result<LineKey<'_>> {
-    serde_json::from_slice(line).map_err(io::Error::from)
+fn key(line: &[u8]) -> Option<LineKey<'_>> {
+    serde_json::from_slice(line).ok()
 }
 
 /// Returns the number of lines that the bulk API will never accept; 409 means that it has
@@ -240,7 +244,8 @@ mod tests {
     const LINE: &str =
         r#"{"seq":1,"prev":"P","time":"2026-11-25T10:00:00.007Z","kind":"stop","hash":"H"}"#;
 
-    fn body(format: &str) -> String {
+    /// Returns the text of a body with these lines, and the number of lines in it.
+    fn body(format: &str, lines: &[&str]) -> (String, u64) {
         let settings = serde_json::json!({ "url": "http://127.0.0.1:9/", "format": format });
         let settings = serde_json::from_value(settings).unwrap();
         let position = ReadPosition {
@@ -249,25 +254,26 @@ mod tests {
             seq: 1,
             hash: "H".to_owned(),
         };
-        let line = PlacedLine {
-            bytes: LINE.as_bytes().to_vec(),
-            position,
-        };
-        let mut damaged = line.clone();
-        damaged.bytes.pop();
-        let body = SinkEndpoint::new(&settings)
-            .unwrap()
-            .body(&[damaged, line.clone(), line])
-            .unwrap();
-        assert_eq!(body.lines, 2);
+        let lines = lines.iter().map(|line| PlacedLine {
+            bytes: line.as_bytes().to_vec(),
+            position: position.clone(),
+        });
+        let lines: Vec<PlacedLine> = lines.collect();
+        let body = SinkEndpoint::new(&settings).unwrap().body(&lines).unwrap();
         let mut text = String::new();
         let mut decoder = GzDecoder::new(io::Cursor::new(body.bytes));
         decoder.read_to_string(&mut text).unwrap();
-        text
+        (text, body.lines)
     }
 
     #[test]
     fn bodies_hold_the_bytes_of_intact_lines_in_each_format() {
+        let damaged = LINE.trim_end_matches('}');
+        let body = |format: &str| {
+            let (text, lines) = body(format, &[damaged, LINE, LINE]);
+            assert_eq!(lines, 2);
+            text
+        };
         assert_eq!(body("json_array"), format!("[{LINE},{LINE}]"));
         let event = format!(
             "{{\"time\":1764064800.007,\"source\":\"hookgate\",\"sourcetype\":\"hookgate:audit\",\"event\":{LINE}}}\n"
@@ -276,6 +282,15 @@ mod tests {
         assert_eq!(body("splunk_hec"), event.repeat(2));
         let item = format!("{{\"create\":{{\"_id\":\"H\"}}}}\n{LINE}\n");
         assert_eq!(body("elastic_bulk"), item.repeat(2));
+    }
+
+    #[test]
+    fn a_line_with_a_damaged_time_or_hash_is_left_out() {
+        for (format, name) in [("splunk_hec", "time"), ("elastic_bulk", "hash")] {
+            let damaged = LINE.replace(&format!("\"{name}\":\""), &format!("\"{name}\":\"\\u0000"));
+            let (text, lines) = body(format, &[&damaged, LINE]);
+            assert_eq!((lines, text.contains("u0000")), (1, false), "{format}");
+        }
     }
 
     #[test]

@@ -79,8 +79,9 @@ impl SinkTask {
                     }
                 }
                 Err(error) => {
-                    self.record_failure(&error);
-                    self.pause(&mut backoff).await;
+                    if self.fail(&error, &mut backoff).await.is_break() {
+                        return;
+                    }
                 }
             }
             match self.wait_for_endpoint().await {
@@ -93,6 +94,9 @@ impl SinkTask {
     /// Waits until the config in force has an endpoint; returns `None` if the log was
     /// closed without.
     async fn wait_for_endpoint(&mut self) -> Option<Arc<SinkEndpoint>> {
+        if self.endpoint.borrow().is_none() {
+            self.metrics.audit_sink_lag.set(0);
+        }
         self.endpoint.wait_for(Option::is_some).await.ok()?.clone()
     }
 
@@ -152,11 +156,7 @@ impl SinkTask {
                     damaged: 0,
                 },
                 Err(error) => {
-                    self.record_failure(&error);
-                    if self.written.has_changed().is_err() {
-                        return Break(());
-                    }
-                    self.pause(&mut backoff).await;
+                    self.fail(&error, &mut backoff).await?;
                     continue;
                 }
             };
@@ -168,6 +168,16 @@ impl SinkTask {
             }
             start = end;
         }
+        Continue(())
+    }
+
+    /// Records a failure and waits before the next attempt. Breaks if the log is closed.
+    async fn fail(&mut self, error: &SendError, backoff: &mut Backoff) -> ControlFlow<()> {
+        self.record_failure(error);
+        if self.written.has_changed().is_err() {
+            return Break(());
+        }
+        self.pause(backoff).await;
         Continue(())
     }
 
@@ -224,7 +234,7 @@ impl SinkTask {
             self.metrics.record_sink_lines("lost", lines);
             tracing::error!(
                 audit.lines = lines,
-                "audit sink: rotation removed lines before they were sent"
+                "audit sink: lines were removed or damaged before they were sent"
             );
         }
     }

@@ -34,15 +34,9 @@ impl JoinedText<'_> {
 }
 
 impl<'a> JoinedTexts<'a> {
-    /// Adds a string of a document that begins at `offset`.
-    pub(super) fn add(&mut self, string: JsonString<'a>, offset: usize) {
-        let place = string.place.start + offset..string.place.end + offset;
-        let string = JsonString { place, ..string };
+    /// Adds a string with its path.
+    pub(super) fn add(&mut self, string: JsonString<'a>, TextPath { block, message }: TextPath) {
         let next = self.texts.len();
-        let Some(TextPath { block, message }) = string.path else {
-            self.texts.push(JoinedText::new(string));
-            return;
-        };
         let text = *self.by_message.entry(message).or_insert(next);
         let Some(text) = self.texts.get_mut(text) else {
             self.by_block.insert(block, 0);
@@ -67,7 +61,8 @@ impl<'a> JoinedTexts<'a> {
 }
 
 impl<'a> JoinedText<'a> {
-    fn new(string: JsonString<'a>) -> Self {
+    /// A text of one string.
+    pub(super) fn new(string: JsonString<'a>) -> Self {
         Self {
             strings: vec![string],
             blocks: vec![vec![0]],

@@ -3,7 +3,10 @@
 
 use std::{borrow::Cow, ops::Range};
 
-use memchr::memchr2;
+use serde::de::IgnoredAny;
+use strict_json::MAX_DEPTH;
+
+use super::escapes::{ESCAPE_BYTES, string_end, unescaped, unescaped_lossy};
 
 /// Keys whose strings are never a part of a longer text.
 const UNJOINED_KEYS: [&[u8]; 16] = [
@@ -44,8 +47,9 @@ const LOGPROBS_KEYS: [&[u8]; 3] = [b"logprobs", b"logprobsResult", b"logprobs_re
 /// Keys that only tokens with their probabilities have.
 const TOKEN_KEYS: [&str; 2] = ["token", "tokens"];
 
-/// Bytes of the longest escape, `\uXXXX`.
-const ESCAPE_BYTES: usize = 6;
+/// Strings, lists and objects of a text; each takes some hundred bytes of memory. The largest batch
+/// of embeddings of Gemini has 307,200 numbers.
+pub(super) const MAX_STRINGS: usize = 512 * 1024;
 
 /// A string or number of a JSON text.
 #[derive(Debug)]
@@ -91,6 +95,7 @@ enum StringKind {
 /// An object or list that is open.
 struct Container<'a> {
     parent: Option<usize>,
+    depth: usize,
     hash: u64,
     /// Hash of the members in [`INDEX_KEYS`]; `false` is like an absent one.
     index: u64,
@@ -114,8 +119,10 @@ struct Scan<'a> {
     is_json: bool,
 }
 
-/// Returns the strings of a text, keys included, and numbers of at least 8 characters.
-pub(super) fn scan(text: &str) -> JsonStrings<'_> {
+/// Returns the strings of a text, keys included, and numbers of at least 8 characters; `None` if
+/// there are more than [`MAX_STRINGS`]. Below [`MAX_DEPTH`], strings continue no others, and tokens
+/// with their probabilities are strings like others.
+pub(super) fn scan(text: &str) -> Option<JsonStrings<'_>> {
     let mut scan = Scan {
         text,
         at: 0,
@@ -127,6 +134,9 @@ pub(super) fn scan(text: &str) -> JsonStrings<'_> {
     };
     while let Some(byte) = scan.byte() {
         scan.step(byte);
+        if scan.strings.len() + scan.containers.len() > MAX_STRINGS {
+            return None;
+        }
     }
     let is_json = scan.is_json && scan.open.is_none();
     // Containers without an end.
@@ -143,11 +153,11 @@ pub(super) fn scan(text: &str) -> JsonStrings<'_> {
         path: string.path.map(|_| path(&containers, open, key)),
         ..string
     });
-    JsonStrings {
+    Some(JsonStrings {
         strings: strings.collect(),
         logprobs: scan.logprobs,
         is_json,
-    }
+    })
 }
 
 /// Returns the hashes of the path of a string.
@@ -212,6 +222,7 @@ impl<'a> Scan<'a> {
         let mut strings = self.strings.iter().skip(before);
         if strings.any(|(string, ..)| TOKEN_KEYS.contains(&&*string.text)) {
             self.strings.truncate(before);
+            while self.logprobs.pop_if(|inner| inner.start > start).is_some() {}
             self.logprobs.push(start..self.at);
         }
     }
@@ -234,11 +245,13 @@ impl<'a> Scan<'a> {
         };
         let parent = self.open.and_then(|open| self.containers.get(open));
         let key = parent.map_or(&b""[..], |parent| parent.key);
-        let is_logprobs = parent.is_some_and(|parent| !parent.is_list);
-        let is_logprobs = is_logprobs && LOGPROBS_KEYS.contains(&key);
+        let depth = parent.map_or(1, |parent| parent.depth + 1);
+        let is_member = parent.is_some_and(|parent| !parent.is_list);
+        let is_logprobs = is_member && depth <= MAX_DEPTH && LOGPROBS_KEYS.contains(&key);
         let is_outermost = parent.is_none_or(|list| list.is_list && list.parent.is_none());
         self.containers.push(Container {
             parent: self.open,
+            depth,
             hash,
             index: 0,
             // A list is named by its key, and an object begins with none.
@@ -265,10 +278,12 @@ impl<'a> Scan<'a> {
         if is_key && let Some(object) = self.container().filter(|container| !container.is_list) {
             object.key = raw.as_bytes();
         }
-        let Some(text) = unescaped(raw) else {
-            self.is_json = false;
-            return;
-        };
+        let text = unescaped(raw).unwrap_or_else(|| {
+            // The grammar of JSON allows lone surrogates.
+            let quoted = self.text.get(start..end).unwrap_or_default();
+            self.is_json &= serde_json::from_str::<IgnoredAny>(quoted).is_ok();
+            unescaped_lossy(raw).into()
+        });
         let kind = if is_key {
             StringKind::Key
         } else {
@@ -292,9 +307,7 @@ impl<'a> Scan<'a> {
                 text = unescaped(raw);
             }
         }
-        let Some(text) = text else {
-            return;
-        };
+        let text = text.unwrap_or_else(|| unescaped_lossy(raw).into());
         self.add(start..start + 1 + raw.len(), text, StringKind::Value);
         if let Some((string, ..)) = self.strings.last_mut() {
             string.is_cut = true;
@@ -342,7 +355,7 @@ impl<'a> Scan<'a> {
         if let Some(container) = self.container() {
             let item = container.is_list && !PART_LISTS.contains(&container.key);
             key = mix(hash(container.key), if item { container.items } else { 0 });
-            if UNJOINED_KEYS.contains(&container.key) {
+            if container.depth > MAX_DEPTH || UNJOINED_KEYS.contains(&container.key) {
                 path = None;
             }
         }
@@ -354,27 +367,6 @@ impl<'a> Scan<'a> {
         };
         self.strings.push((string, open, key));
     }
-}
-
-/// Returns the position behind the closing quote of a string whose content begins at `at`.
-fn string_end(text: &[u8], mut at: usize) -> Option<usize> {
-    loop {
-        let rest = text.get(at..)?;
-        let found = memchr2(b'"', b'\\', rest)?;
-        if rest.get(found) == Some(&b'"') {
-            return Some(at + found + 1);
-        }
-        at += found + 2;
-    }
-}
-
-fn unescaped(raw: &str) -> Option<Cow<'_, str>> {
-    if !raw.contains('\\') {
-        return Some(Cow::Borrowed(raw));
-    }
-    serde_json::from_str(&format!("\"{raw}\""))
-        .ok()
-        .map(Cow::Owned)
 }
 
 /// Returns the FNV-1a hash.
@@ -391,6 +383,10 @@ fn mix(one: u64, other: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn scan(text: &str) -> JsonStrings<'_> {
+        super::scan(text).unwrap()
+    }
 
     fn path_of(strings: &JsonStrings<'_>, text: &str) -> Option<TextPath> {
         strings
@@ -485,8 +481,59 @@ mod tests {
     }
 
     #[test]
+    fn probabilities_within_others_are_one_place() {
+        let tokens = r#"{"token":"x","logprobs":{"token":"y"},"b":"c"}"#;
+        let text = format!(r#"{{"logprobs":{tokens}}}"#);
+
+        let scanned = scan(&text);
+
+        assert_eq!(scanned.logprobs, vec![12..12 + tokens.len()]);
+        assert_eq!(scanned.strings.len(), 1);
+    }
+
+    #[test]
+    fn a_lone_surrogate_is_replaced_and_other_escapes_are_decoded() {
+        for (raw, expected) in [
+            (r"a\ud83d b\u0040c", "a\u{fffd} b@c"),
+            (r"\ude00\ud83d\ude00\n", "\u{fffd}\u{1f600}\n"),
+            (r"\ud83d\ud83d\ude00", "\u{fffd}\u{1f600}"),
+            (r"\\ud83d \ud83d", "\\ud83d \u{fffd}"),
+        ] {
+            let text = format!("{{\"a\":\"{raw}\"}}");
+            let scanned = scan(&text);
+            assert!(scanned.is_json, "{text}");
+            assert_eq!(scanned.strings[1].text, expected);
+            assert!(scanned.strings[1].path.is_some());
+        }
+        let invalid = scan(r#"{"a":"\q \ü \u00 \n"}"#);
+        assert_eq!(invalid.strings[1].text, "\\q \\ü \\u00 \n");
+        assert!(!invalid.is_json);
+    }
+
+    #[test]
+    fn strings_of_a_deep_text_are_read_once() {
+        let depth = 100_000;
+        let strings = r#""a","#.repeat(50_000);
+        let text = "[".repeat(depth) + &strings + &"]".repeat(depth);
+
+        let scanned = scan(&text);
+
+        assert!(scanned.strings.iter().all(|string| string.path.is_none()));
+        assert_eq!(scanned.strings.len(), 50_000);
+    }
+
+    #[test]
+    fn a_text_with_too_many_strings_or_lists_is_not_read() {
+        for item in ["\"a\",", "[],"] {
+            let text = format!("[{}1]", item.repeat(MAX_STRINGS));
+            assert!(super::scan(&text).is_none());
+        }
+    }
+
+    #[test]
     fn a_string_without_an_end_is_read_up_to_a_cut_escape() {
         for (text, expected) in [
+            ("{\"a\":\"b\\ud83d and \\u0040c", "b\u{fffd} and @c"),
             ("{\"a\":\"b\\u0040c", "b@c"),
             ("{\"a\":\"b\\u00", "b"),
             ("{\"a\":\"b\\ud83d\\ude", "b"),

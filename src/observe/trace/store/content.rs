@@ -215,11 +215,14 @@ impl ContentStore {
 
     fn remove_expired(&self, state: &mut ContentState) {
         let now = now_ms();
-        while let Some((content, _)) = state.stored.front()
-            && content.until_ms <= now
-        {
-            self.evict_oldest(state);
-        }
+        // A reload may give later content an earlier end.
+        state.stored.retain(|(content, bytes)| {
+            let is_kept = content.until_ms > now;
+            if !is_kept {
+                self.memory.release(*bytes);
+            }
+            is_kept
+        });
     }
 
     fn evict_oldest(&self, state: &mut ContentState) -> bool {

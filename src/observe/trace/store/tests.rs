@@ -560,3 +560,18 @@ fn content_is_masked_before_it_is_kept_and_removed_after_its_time() {
     );
     assert!(store.status().content_bytes > 0);
 }
+
+#[test]
+fn content_is_removed_after_its_time_also_behind_content_that_is_kept_longer() {
+    let store = store(10, 4 << 20);
+    let rules = two_rules(&store);
+    let bytes = || store.status().content_bytes;
+
+    call_with_secret(&store, &rules, "00000000-a", Duration::from_mins(1));
+    let before = bytes();
+    call_with_secret(&store, &rules, "00000000-b", Duration::ZERO);
+
+    assert_eq!(bytes(), before);
+    assert!(store.content("00000000-b").is_none());
+    assert!(store.content("00000000-a").is_some());
+}

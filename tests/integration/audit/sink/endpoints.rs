@@ -152,6 +152,26 @@ async fn a_batch_that_is_too_large_is_sent_in_parts() {
     assert_eq!(*taken.lock().unwrap(), file[1..]);
 }
 
+#[tokio::test]
+async fn a_batch_with_a_response_that_is_too_large_is_sent_in_parts() {
+    let documents = Arc::default();
+    let store = elasticsearch(Arc::clone(&documents), "nothing");
+    let endpoint = Upstream::with(move |asked| {
+        let is_too_large = gunzip(&asked).lines().count() > 4;
+        let answer = store(asked);
+        if is_too_large {
+            respond(200, "application/json", " ".repeat(9 << 20))
+        } else {
+            answer
+        }
+    })
+    .await;
+
+    let file = send_three_calls(&endpoint, ", format: elastic_bulk", &[]).await;
+
+    assert_eq!(documents.lock().unwrap().len(), file.len());
+}
+
 /// Asserts that `mask` accepts each field, except those of the hash chain.
 fn assert_maskable(pointer: &str, value: &Value) {
     let unmaskable = ["/seq", "/prev", "/time", "/kind", "/hash"];

@@ -359,7 +359,7 @@ async fn lines_removed_by_rotation_before_they_were_sent_are_counted_as_lost() {
     wait_until_caught_up(&operator).await;
     let log = stop(served).await;
     assert!(
-        log.contains("rotation removed lines before they were sent"),
+        log.contains("lines were removed or damaged before they were sent"),
         "{log}"
     );
     let copy = sink.lines().join("\n");
@@ -391,4 +391,29 @@ async fn another_endpoint_continues_where_the_first_stopped() {
 
     let copy = [first.lines(), second.lines()].concat();
     assert_eq!(copy, lines(&folder.path().join("audit.jsonl")));
+}
+
+#[tokio::test]
+async fn a_sink_that_a_reload_removes_has_no_lag() {
+    let (upstream, sink) = (Upstream::mock().await, Sink::start().await);
+    sink.respond_with(503);
+    let folder = TempDir::new().unwrap();
+    let write = |sink: &str| {
+        let text = config(&upstream, sink);
+        fs::write(folder.path().join("hookgate.yaml"), text).unwrap();
+    };
+    write(&sink.setting(""));
+    let (served, agent, operator) = serve(folder.path());
+    call_concurrently(&agent.base, 1).await;
+    let failures = "hookgate_audit_sink_failures_total{reason=\"status\"}";
+    wait_for_counter(&operator, failures).await;
+    let lag = "hookgate_audit_sink_lag_lines";
+    assert_ne!(metric(&operator, lag).await, Some(0));
+
+    write("");
+    let reloaded = operator.post("/reload", "").await;
+
+    assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+    wait_for_metric(&operator, lag, 0).await;
+    stop(served).await;
 }
