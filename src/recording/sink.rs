@@ -106,11 +106,7 @@ impl RecordingSink {
         let rule = |run: &HookRun| self.rules.get(run.rule.0 as usize);
         let hooks = decision.runs.iter();
         let hooks: Vec<RecordedRun> = hooks.map(|run| recorded_run(run, rule(run))).collect();
-        let outputs = hooks.iter().map(|run| match &run.output {
-            Value::Null => 256,
-            output => 256 + output.to_string().len(),
-        });
-        let outputs: usize = outputs.sum();
+        let outputs: usize = hooks.iter().map(output_bytes).sum();
         let inputs: Vec<Bytes> = decision.runs.iter().map(|run| run.input.clone()).collect();
         let texts: usize = inputs.iter().map(Bytes::len).sum();
         let reason = decision.reason();
@@ -334,6 +330,14 @@ pub fn recorded_run(run: &HookRun, rule: Option<&RuleDefinition>) -> RecordedRun
                 reason: call.reason.clone(),
             })
             .collect(),
+    }
+}
+
+/// Returns the approximate size of a run with its output.
+fn output_bytes(run: &RecordedRun) -> usize {
+    match &run.output {
+        Value::Null => 256,
+        output => 256 + output.to_string().len(),
     }
 }
 

@@ -122,6 +122,11 @@ impl Session {
         if is_helper || request.named.is_some() {
             return;
         }
+        self.index_items(known_items);
+    }
+
+    /// Lists the fingerprints by which the latest items are found, and those of new ones.
+    fn index_items(&mut self, known_items: usize) {
         let items = &self.conversation.items;
         let oldest = items.len().saturating_sub(MAX_PREFIXES);
         let kept_since = |at: usize| items.iter().skip(at.max(oldest));

@@ -93,13 +93,16 @@ impl StatusArgs {
             }
             thread::sleep(POLL_INTERVAL);
         };
-        if self.json {
-            let json = serde_json::to_string_pretty(&status);
-            print(&json.map_err(Failure::of)?)?;
-        } else {
-            print_status(&status)?;
-        }
+        self.print(&status)?;
         problem.map_or(Ok(()), |problem| Err(Failure::Failed(problem)))
+    }
+
+    fn print(&self, status: &FleetStatus) -> Result<(), Failure> {
+        if !self.json {
+            return print_status(status);
+        }
+        let json = serde_json::to_string_pretty(status).map_err(Failure::of)?;
+        Ok(print(&json)?)
     }
 
     fn status(&self) -> Result<FleetStatus, Failure> {

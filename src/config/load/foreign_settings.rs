@@ -160,15 +160,23 @@ impl Translator<'_> {
             }
         };
         for (index, mut group) in groups.into_iter().enumerate() {
-            let own = format!("{own}/{}", translated.len());
-            let foreign = format!("{foreign}/{index}");
-            self.translate_group(alias, &mut group, &foreign);
-            self.translation.scopes.push((own.clone(), alias.agents));
-            self.translation.moves.push((own, foreign));
+            let places = (
+                format!("{own}/{}", translated.len()),
+                format!("{foreign}/{index}"),
+            );
+            self.add_group(alias, &mut group, places);
             translated.push(group);
         }
         self.translation.moves.push((own, foreign));
         self.events.insert(alias.event, Value::Array(translated));
+    }
+
+    fn add_group(&mut self, alias: &EventAlias, group: &mut Value, places: (String, String)) {
+        self.translate_group(alias, group, &places.1);
+        self.translation
+            .scopes
+            .push((places.0.clone(), alias.agents));
+        self.translation.moves.push(places);
     }
 
     fn translate_group(&mut self, alias: &EventAlias, group: &mut Value, pointer: &str) {
