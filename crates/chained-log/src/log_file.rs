@@ -75,12 +75,14 @@ impl LogFile {
             let file = log.reopen().map_err(failed)?;
             let size = file.metadata().map_err(failed)?.len();
             match last_line(&file).map_err(failed)? {
-                Some((end, last)) => (log.len, head) = (end, last),
+                Some((end, last)) => {
+                    (log.len, head) = (end, last);
+                    log.first_seq = first_seq(&file).unwrap_or(log.first_seq);
+                }
                 // Empty, or the very first line is incomplete.
                 None if size == 0 || is_torn_line(&file, size, head.seq + 1) => (),
                 None => return Err(OpenError::not_a_log(path)),
             }
-            log.first_seq = first_seq(&file).unwrap_or(head.seq + 1);
             if size > log.len {
                 torn = Some(log.move_tail_aside(&file, &head).map_err(failed)?);
             }
@@ -403,5 +405,17 @@ mod tests {
         let error = LogFile::open(&path).unwrap_err().to_string();
 
         assert!(error.contains("log.lock`: "), "{error}");
+    }
+
+    #[test]
+    fn an_incomplete_first_line_names_no_rotated_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        fs::write(&path, "{\"seq\":77,\"prev\":\"0").unwrap();
+
+        let (log, head, torn) = LogFile::open(&path).unwrap();
+
+        assert_eq!((log.first_seq, head.seq), (1, 0));
+        assert!(torn.is_some());
     }
 }
