@@ -71,16 +71,6 @@ impl Edges {
         Some(validators::alphanumeric),
         Some(validators::alphanumeric),
     );
-    /// A token is found by the `.` after its first part. Forwards, a text of many `eyJ` would be
-    /// read once for each of them.
-    const JWT: Self = Self {
-        lead: Some(Lead {
-            mark: b'.',
-            body: validators::base64url,
-            most: 3 + 1024,
-        }),
-        ..Self::WORD
-    };
     /// A word that may contain `-` and `_`, and ends where they do.
     const TOKEN: Self = Self::new(Some(validators::alphanumeric), Some(validators::base64url));
     /// A text that begins with `://` after a scheme and ends before `@`.
@@ -170,7 +160,7 @@ pub const DETECTORS: &[Detector] = &[
     Detector { name: "card", finds: "payment card numbers", rule: CARD, edges: Edges::CARD, check: Some(validators::card) },
     Detector { name: "iban", finds: "bank account numbers (IBAN)", rule: IBAN, edges: Edges::WORD, check: Some(validators::iban) },
     Detector { name: "us_ssn", finds: "US social security numbers", rule: US_SSN, edges: Edges::NUMBER, check: Some(validators::us_ssn) },
-    Detector { name: "jwt", finds: "JSON web tokens", rule: JWT, edges: Edges::JWT, check: None },
+    Detector { name: "jwt", finds: "JSON web tokens", rule: JWT, edges: Edges::WORD, check: None },
     Detector { name: "private_key", finds: "private keys in PEM blocks", rule: PRIVATE_KEY, edges: Edges::OPEN, check: None },
     Detector { name: "aws_key", finds: "AWS access keys, ids and secrets", rule: AWS_KEY, edges: Edges::WORD, check: Some(validators::aws_key) },
     Detector { name: "google_key", finds: "Google API keys", rule: GOOGLE_KEY, edges: Edges::WORD, check: Some(validators::google_key) },

@@ -10,9 +10,6 @@ use super::{
     window::MaskWindow,
 };
 
-/// Maximum number of bytes with which every match of a detector with a lead begins.
-const MAX_LEAD_PREFIX_BYTES: usize = 3;
-
 /// A compiled detector or pattern, with its conditions on adjacent bytes.
 #[derive(Debug)]
 pub(super) struct Pattern {
@@ -87,15 +84,10 @@ impl Pattern {
         places.find(|place| self.is_live(view, *place) && self.may_begin(view, *place))
     }
 
-    /// Returns whether a match may begin with the bytes at this offset.
+    /// Returns whether a match may begin with the byte at this offset.
     fn is_live(&self, view: MaskWindow<'_>, at: usize) -> bool {
-        let mut state = self.start(view, at);
-        let mut bytes = view.after(at).iter().take(MAX_LEAD_PREFIX_BYTES);
-        bytes.all(|byte| {
-            let (next, step) = self.automaton.step(state, *byte);
-            state = next;
-            step != Step::Dead
-        })
+        let step = |byte| self.automaton.step(self.start(view, at), byte).1;
+        view.byte(at).is_some_and(|byte| step(byte) != Step::Dead)
     }
 
     pub(super) fn may_begin(&self, view: MaskWindow<'_>, at: usize) -> bool {
