@@ -159,10 +159,10 @@ fn calls_without_result(
 
 /// Writes the new list of items from start to end.
 ///
-/// INVARIANT: nothing is inserted between a reasoning item and the item that follows it, and
-/// a reasoning item is removed with that item. The items of the model behind it lose their ids,
-/// with which the API would require it, unless others refer to these. The agent has reasoning whose call was denied, without the
-/// call: it goes upstream with the call only.
+/// INVARIANT: nothing is inserted between a reasoning item and the item that follows it, and a
+/// reasoning item is removed with that item. The items of the model behind it lose their ids, with
+/// which the API would require it, unless others refer to these. The agent has reasoning whose call
+/// was denied, without the call: it goes upstream with the call only.
 struct ItemWriter<'a> {
     items: &'a [InputItem],
     /// Unedited contents by the indexes of their items.
