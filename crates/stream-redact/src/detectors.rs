@@ -33,6 +33,7 @@ pub(super) struct Edges {
     pub(super) after: Option<Class>,
     /// For matches that may begin anywhere: how to find their start.
     pub(super) lead: Option<Lead>,
+    pub(super) mark: Option<EarlyMark>,
 }
 
 /// A match that is found by a byte inside it; its start is searched backwards.
@@ -42,6 +43,16 @@ pub(super) struct Lead {
     /// Class and maximum number of the bytes between the start and the mark.
     pub(super) body: Class,
     pub(super) most: usize,
+}
+
+/// A byte that is among the first bytes of every match. It bounds a repetition that the
+/// regular expression does not count: attempts that count differently never reach the same
+/// state, so each of them would read the same bytes again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EarlyMark {
+    pub(super) byte: u8,
+    /// Number of the first bytes.
+    pub(super) within: usize,
 }
 
 impl Edges {
@@ -73,6 +84,14 @@ impl Edges {
     );
     /// A word that may contain `-` and `_`, and ends where they do.
     const TOKEN: Self = Self::new(Some(validators::alphanumeric), Some(validators::base64url));
+    /// The header of a web token has at most 1,024 bytes after `eyJ`.
+    const WEB_TOKEN: Self = Self {
+        mark: Some(EarlyMark {
+            byte: b'.',
+            within: 1028,
+        }),
+        ..Self::WORD
+    };
     /// A text that begins with `://` after a scheme and ends before `@`.
     const AUTHORITY: Self = Self::new(Some(validators::not_scheme), Some(validators::not_at));
 
@@ -81,6 +100,7 @@ impl Edges {
             before,
             after,
             lead: None,
+            mark: None,
         }
     }
 }
@@ -112,7 +132,7 @@ const US_SSN: &str = r"[0-9]{3}-[0-9]{2}-[0-9]{4}";
 
 /// Encrypted tokens have five parts, signed ones three.
 const JWT: &str = concat!(
-    r"eyJ[A-Za-z0-9_-]{10,1024}\.",
+    r"eyJ[A-Za-z0-9_-]{10,}\.",
     r"([A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+){3}|[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*)",
 );
 
@@ -160,7 +180,7 @@ pub const DETECTORS: &[Detector] = &[
     Detector { name: "card", finds: "payment card numbers", rule: CARD, edges: Edges::CARD, check: Some(validators::card) },
     Detector { name: "iban", finds: "bank account numbers (IBAN)", rule: IBAN, edges: Edges::WORD, check: Some(validators::iban) },
     Detector { name: "us_ssn", finds: "US social security numbers", rule: US_SSN, edges: Edges::NUMBER, check: Some(validators::us_ssn) },
-    Detector { name: "jwt", finds: "JSON web tokens", rule: JWT, edges: Edges::WORD, check: None },
+    Detector { name: "jwt", finds: "JSON web tokens", rule: JWT, edges: Edges::WEB_TOKEN, check: None },
     Detector { name: "private_key", finds: "private keys in PEM blocks", rule: PRIVATE_KEY, edges: Edges::OPEN, check: None },
     Detector { name: "aws_key", finds: "AWS access keys, ids and secrets", rule: AWS_KEY, edges: Edges::WORD, check: Some(validators::aws_key) },
     Detector { name: "google_key", finds: "Google API keys", rule: GOOGLE_KEY, edges: Edges::WORD, check: Some(validators::google_key) },

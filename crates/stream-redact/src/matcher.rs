@@ -18,6 +18,7 @@ pub(super) struct Matcher {
     from: usize,
     run: Option<MatchAttempt>,
     trail: FailedStates,
+    marks: MarkSearch,
     /// Returns whether any pattern matched.
     pub(super) has_found: bool,
 }
@@ -79,7 +80,12 @@ impl Matcher {
         limit: usize,
     ) -> Option<Range<usize>> {
         let run = self.run.as_mut()?;
-        let ends = run.ends(rule, view, limit, &mut self.trail);
+        let may_match = self.marks.may_match(rule, view, run.start);
+        if !may_match {
+            // A later attempt may be near enough to the mark.
+            self.trail.clear();
+        }
+        let ends = !may_match || run.ends(rule, view, limit, &mut self.trail);
         let found = if run.is_endless {
             Some(run.start..view.char_boundary_before(run.at))
         } else {
@@ -137,6 +143,33 @@ impl MatchAttempt {
             let found = rule.accept(view, self.start..self.at);
             self.found = found.or_else(|| self.found.take());
         }
+    }
+}
+
+/// Search for the byte that a match has among its first bytes. It reads no byte twice.
+#[derive(Debug, Clone, Default)]
+struct MarkSearch {
+    /// End of the text that was searched.
+    read: usize,
+    /// The last mark that was found.
+    found: Option<usize>,
+}
+
+impl MarkSearch {
+    /// Returns whether the mark is early enough in the text, or may be in text to come.
+    fn may_match(&mut self, rule: &Pattern, view: MaskWindow<'_>, start: usize) -> bool {
+        let Some(mark) = rule.early_mark() else {
+            return true;
+        };
+        let is_found = |found: Option<usize>| found.is_some_and(|at| at >= start);
+        if is_found(self.found) {
+            return true;
+        }
+        let (from, end) = (self.read.max(start), start + mark.within);
+        let bytes = view.bytes(from..end.min(view.end()));
+        self.found = memchr::memchr(mark.byte, bytes).map(|place| from + place);
+        self.read = from + bytes.len();
+        is_found(self.found) || view.end() < end && !view.is_last()
     }
 }
 

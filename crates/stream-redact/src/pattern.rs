@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, ops::Range, sync::Arc};
 use super::{
     MaskError,
     automaton::{Automaton, State, Step},
-    detectors::{Detector, Edges},
+    detectors::{Detector, EarlyMark, Edges},
     validators::{self, Candidate, Validator},
     window::MaskWindow,
 };
@@ -64,6 +64,10 @@ impl Pattern {
     pub(super) fn may_follow_escape(&self, byte: u8) -> bool {
         let is_end = self.edges.lead.is_none() && validators::end_of_escape(byte);
         is_end || self.may_follow(byte)
+    }
+
+    pub(super) fn early_mark(&self) -> Option<EarlyMark> {
+        self.edges.mark
     }
 
     /// Returns the start of a match found at this offset, not before `from`.

@@ -273,6 +273,23 @@ proptest! {
     }
 }
 
+/// Headers of web tokens around their largest size, one behind the other.
+#[test]
+fn long_web_tokens_are_masked_like_by_the_reference_implementation() {
+    let mask = every_detector();
+    let token = |header: usize| format!("eyJ{}.eyJzdWIiOiIx.dozj ", "a".repeat(header));
+    let near = format!("eyJ{}-{}", "b".repeat(20), token(1010));
+    let far = format!("eyJ{}-{}", "b".repeat(2000), token(1024));
+    for text in [token(1024), token(1025), near, far.clone(), far.repeat(3)] {
+        let middle = text.len() / 2;
+        check(&mask, &split(&text, &[1000, 1026, 1029, 1500, middle]));
+        check(&mask, &split(&text, &[100, middle]));
+    }
+    assert_eq!(shown(&mask, &token(1024)), "[REDACTED:jwt] ");
+    assert_eq!(shown(&mask, &token(1025)), token(1025));
+    assert!(shown(&mask, &far).ends_with("b-[REDACTED:jwt] "));
+}
+
 /// Returns the CPU time of this thread.
 fn thread_cpu_time() -> Duration {
     clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
@@ -305,7 +322,7 @@ fn the_cpu_time_per_byte_is_bounded() {
     ];
     let both = Mask::new(&pattern_names(&detectors), &patterns, &Style::Label).unwrap();
     let line = "a".repeat(8000) + "\n";
-    let parts = "a|1|a@|+1 |a@a.|eyJ|-|-----BEGIN |AKIA|1 |11 11 |sk-|sk-proj-|://a:|\
+    let parts = "a|1|a@|+1 |a@a.|eyJ|eyJ-|eyJaaaaaaaaaa-|-|-----BEGIN |AKIA|1 |11 11 |sk-|sk-proj-|://a:|\
         aws_secret_access_key=|DE89 |0171 |é|a.|A|.|\\n|%20|gh|xoxb-|AQ.----------";
     let plain = min_cpu_time(
         &detectors,

@@ -84,6 +84,9 @@ fn attempt(rule: &Pattern, view: MaskWindow<'_>, start: usize, limit: usize) -> 
         Some(found) => Attempt::Found(found),
         None => Attempt::Nothing,
     };
+    if !has_early_mark(rule, view, start) {
+        return Attempt::Nothing;
+    }
     for at in start..view.end() {
         let (next, step) = rule.automaton.step(state, view.byte(at).unwrap());
         if matches!(step, Step::Match | Step::LastMatch) {
@@ -104,6 +107,14 @@ fn attempt(rule: &Pattern, view: MaskWindow<'_>, start: usize, limit: usize) -> 
         false if is_long(at) => Attempt::TooLong,
         false => Attempt::Open,
     }
+}
+
+/// Returns false if no later text can have the mark of the rule among its first bytes.
+fn has_early_mark(rule: &Pattern, view: MaskWindow<'_>, start: usize) -> bool {
+    rule.early_mark().is_none_or(|mark| {
+        let first: Vec<_> = view.after(start).iter().take(mark.within).collect();
+        first.contains(&&mark.byte) || first.len() < mark.within && !view.is_last()
+    })
 }
 
 pub(super) fn part(text: &str, range: Range<usize>) -> &str {
