@@ -112,6 +112,10 @@ async fn a_body_that_hooks_cannot_read_is_refused() {
     let deep = "[".repeat(100_000);
     let answer = gate.agent().post(GENERATE, deep).await;
     assert_refused(&answer, 400, "BAD_JSON");
+    let parts = vec!["{}"; 600_000].join(",");
+    let many = format!(r#"{{"contents":[{{"role":"user","parts":[{parts}]}}]}}"#);
+    let answer = gate.agent().post(GENERATE, many).await;
+    assert_refused(&answer, 400, "BAD_JSON");
     assert!(upstream.requests().is_empty());
 }
 

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use super::MAX_VALUES;
+
 /// Capacity for the values of a short document.
 const MIN_VALUES_CAPACITY: usize = 32;
 
@@ -16,6 +18,8 @@ pub struct Layout {
     values: Vec<Value>,
     /// Number of recorded nesting levels, the document included.
     depths: usize,
+    /// True if the text has more values than a layout.
+    pub(super) is_full: bool,
     /// True if a key at any depth has escapes.
     pub(super) has_escaped_keys: bool,
 }
@@ -64,19 +68,25 @@ struct Value {
 impl Layout {
     /// Creates an empty layout for a text of `length` bytes.
     pub(super) fn new(deepest: usize, length: usize) -> Self {
-        let values = Vec::with_capacity(MIN_VALUES_CAPACITY.max(length / BYTES_PER_VALUE));
+        let capacity = (length / BYTES_PER_VALUE).clamp(MIN_VALUES_CAPACITY, MAX_VALUES);
+        let values = Vec::with_capacity(capacity);
         Self {
             values,
             depths: deepest + 1,
+            is_full: false,
             has_escaped_keys: false,
         }
     }
 
-    /// Adds a value without its nested values. Returns its index, or `None` if its
-    /// depth is not recorded.
+    /// Adds a value without its nested values. Returns its index, or `None` if it is not
+    /// recorded, because of its depth or because the layout is full.
     #[inline]
     pub(super) fn add(&mut self, place: Position, key: Position, depth: usize) -> Option<u32> {
         if depth >= self.depths {
+            return None;
+        }
+        if self.values.len() == MAX_VALUES {
+            self.is_full = true;
             return None;
         }
         let number = short(self.values.len());

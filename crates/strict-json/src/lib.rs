@@ -66,6 +66,10 @@ pub const MAX_DEPTH: usize = 64;
 /// Maximum number of fields in an object of an API; lookups are linear in it.
 pub const MAX_FIELDS: usize = 1000;
 
+/// Maximum number of values whose positions are recorded. A position, and what is made of the
+/// value, takes many times the bytes of a small value.
+pub const MAX_VALUES: usize = 1 << 19;
+
 /// Maximum length of a text in bytes: positions are stored in 32 bits.
 const MAX_TEXT_BYTES: usize = u32::MAX as usize;
 

@@ -31,7 +31,12 @@ impl<'a> Scan<'a> {
     /// Parses one document and returns the positions of its values.
     pub(super) fn laid_out(mut self, names: Names, deepest: usize) -> Scanned<Layout> {
         self.layout = Layout::new(deepest, self.text.0.len());
-        Ok(self.document(names)?.layout)
+        let length = self.text.0.len();
+        let layout = self.document(names)?.layout;
+        if layout.is_full {
+            return wrong("more than 524,288 values", length);
+        }
+        Ok(layout)
     }
 
     /// Parses one document up to its end.

@@ -55,6 +55,18 @@ fn unambiguous_json_is_accepted() {
 }
 
 #[test]
+fn a_layout_has_a_bounded_number_of_values() {
+    let array = |values| ["[", &vec!["0"; values].join(","), "]"].concat();
+    let lays_out = |text: &str, deepest| lay_out(text.as_bytes(), Names::Free, deepest);
+
+    assert!(lays_out(&array(MAX_VALUES - 1), 1).is_ok());
+    let error = lays_out(&array(MAX_VALUES), 1).unwrap_err().to_string();
+    assert!(error.starts_with("more than 524,288 values"), "{error}");
+    // Deeper values are not recorded.
+    assert!(lays_out(&array(MAX_VALUES), 0).is_ok());
+}
+
+#[test]
 fn a_duplicate_field_is_refused_at_every_depth() {
     check_refused(r#"{"a":1,"a":2}"#, "`a` is duplicated");
     check_refused(r#"{"x":[{"b":1,"\u0062":2}]}"#, "`b` is duplicated");
