@@ -20,6 +20,8 @@ pub struct ConfiguredPolicy {
     pub rule: RuleId,
     /// Name in the config.
     pub name: String,
+    /// Name of its counters.
+    pub(super) counter: String,
     /// Name of the kind of policy, such as `redact`.
     pub kind: &'static str,
     /// Enforcement of its decisions and edits.

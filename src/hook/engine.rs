@@ -276,7 +276,7 @@ impl Engine {
         pass: InspectionPass,
     ) -> PolicyContext<'a> {
         PolicyContext {
-            policy: &policy.name,
+            counter: &policy.counter,
             context: scope.context,
             model,
             pass,

@@ -125,6 +125,7 @@ impl HookTable {
             previous: previous.into_iter().flat_map(Self::hooks).collect(),
             layers: &config.layers,
             tool_names: Arc::new(tool_names(config)),
+            unnamed: BTreeMap::new(),
             table: Self {
                 free_slots: config.limits.hook_processes,
                 ..Self::default()
@@ -227,6 +228,8 @@ struct TableBuilder<'a> {
     previous: Vec<&'a Arc<Hook>>,
     layers: &'a [PolicyLayer],
     tool_names: Arc<ToolNames>,
+    /// Number of policies without a name, by kind.
+    unnamed: BTreeMap<String, usize>,
     table: HookTable,
     problems: Vec<Problem>,
 }

@@ -180,8 +180,8 @@ pub struct PolicyEffects {
 /// Facts for policies beside the document.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyContext<'a> {
-    /// Name of the policy in the config.
-    pub policy: &'a str,
+    /// Name of the policy's counters.
+    pub counter: &'a str,
     /// Context of the event.
     pub context: &'a Context,
     /// Name of the requested model; empty if the event has none.
@@ -199,7 +199,7 @@ impl PolicyContext<'_> {
     pub(super) fn session_usage(&self) -> Arc<SessionUsage> {
         let caller = &self.context.caller.key;
         let session_id = &self.context.session_id;
-        self.counters.usage(self.policy, caller, session_id)
+        self.counters.usage(self.counter, caller, session_id)
     }
 }
 

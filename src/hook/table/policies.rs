@@ -19,7 +19,22 @@ impl TableBuilder<'_> {
     pub(super) fn add_policy(&mut self, spec: &PolicySpec) {
         let events = policy::find(&spec.policy).map_or(&[][..], |kind| kind.events);
         let matcher = self.matcher(&Matcher::default(), "");
-        self.add_policy_on(events, &matcher, spec);
+        let counter = self.counter_name(spec);
+        self.add_policy_on(events, &matcher, spec, counter);
+    }
+
+    /// Returns the name of a policy's counters. Those of policies without a name are apart.
+    fn counter_name(&mut self, spec: &PolicySpec) -> String {
+        let label = spec.label().to_owned();
+        if spec.name.is_some() {
+            return label;
+        }
+        let number = self.unnamed.entry(spec.policy.clone()).or_default();
+        *number += 1;
+        match number {
+            1 => label,
+            _ => format!("{label}#{number}"),
+        }
     }
 
     /// Adds a policy on one event.
@@ -37,10 +52,17 @@ impl TableBuilder<'_> {
             self.report(&spec.span, message);
             return;
         }
-        self.add_policy_on(&[event], matcher, spec);
+        // Without a name, it shares its counters with that on another event.
+        self.add_policy_on(&[event], matcher, spec, spec.label().to_owned());
     }
 
-    fn add_policy_on(&mut self, events: &[EventName], matcher: &ToolMatcher, spec: &PolicySpec) {
+    fn add_policy_on(
+        &mut self,
+        events: &[EventName],
+        matcher: &ToolMatcher,
+        spec: &PolicySpec,
+        counter: String,
+    ) {
         let label = format!("policy `{}`", spec.label());
         let (kind, policy) = match policy::build(&spec.policy, spec.settings.0.clone()) {
             Ok(built) => built,
@@ -52,6 +74,7 @@ impl TableBuilder<'_> {
             rule,
             when,
             name: spec.label().to_owned(),
+            counter,
             kind: kind.name,
             mode: spec.mode,
             is_locked: self.is_locked(&spec.span),

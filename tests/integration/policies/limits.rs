@@ -112,6 +112,24 @@ async fn concurrent_calls_do_not_exceed_the_call_limit() {
 }
 
 #[tokio::test]
+async fn policies_without_a_name_count_apart() {
+    let upstream = Upstream::mock().await;
+    let config = "policies:\n\
+        - { policy: request_limits, max_calls: 2 }\n\
+        - { policy: request_limits, max_calls: 3 }\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let agent = gateway.agent().sending("x-hookgate-session", "one");
+
+    let denials = [
+        is_denied(&agent).await,
+        is_denied(&agent).await,
+        is_denied(&agent).await,
+    ];
+
+    assert_eq!(denials, [false, false, true]);
+}
+
+#[tokio::test]
 async fn a_hook_cannot_raise_a_limit() {
     let upstream = Upstream::mock().await;
     let raise = hook::request(&json!({ "config": { "maxOutputTokens": 9000 } }));
