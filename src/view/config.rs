@@ -74,7 +74,8 @@ pub struct RevisionView {
     pub version: String,
     /// Time since which it is or was in use: RFC 3339 in UTC.
     pub applied: String,
-    /// Reason why it was loaded: `start`, `signal`, `file change`, `bundle` or `user NAME`.
+    /// Reason why it was loaded: `start`, `signal`, `file change`, `bundle`,
+    /// `user NAME`, `promotion by NAME` or `rollback by NAME`.
     pub cause: String,
 }
 
