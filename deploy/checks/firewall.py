@@ -5,8 +5,8 @@ import sys
 
 from namespaces import RULES, Network, isolated, run
 
-# The user of `agent_users`.
-AGENT = 10002
+# A user of `agent_users`, and one of its subordinate users.
+AGENT, SUBORDINATE = 10002, 100001
 # The address of the host on its bridge, and a host behind its uplink.
 HOST, OUTSIDE = "172.30.0.1", "203.0.113.1"
 # Addresses with servers; `True` if agents may reach them.
@@ -104,6 +104,7 @@ def check_rules(network):
     for _ in range(2):  # a second load replaces the rules
         run("nft", "--file", str(RULES))
     expect("an agent on the host", reachability([], ON_THE_HOST, AGENT), ON_THE_HOST.values())
+    expect("its subordinate user", reachability([], ON_THE_HOST, SUBORDINATE), ON_THE_HOST.values())
     expect("agents behind the bridge", reachability(agents, BEHIND_THE_BRIDGE, 0), BEHIND_THE_BRIDGE.values())
     expect("the gateway's user", reachability([], ON_THE_HOST, AGENT - 1), all_reachable)
     tables = run("nft", "--json", "list", "tables")

@@ -1,6 +1,7 @@
-//! Container files: the image, its health check and the services of `docker/compose.yaml`.
+//! Container files: the image, its health check and the services of `docker/compose.yaml`;
+//! and the systemd unit.
 
-use std::{fs, net::SocketAddr, process::Stdio};
+use std::{collections::BTreeSet, fs, net::SocketAddr, process::Stdio};
 
 use serde_json::Value;
 use tokio::{
@@ -71,6 +72,30 @@ async fn compose_starts_a_gateway_with_hooks_in_front_of_a_mock() {
     assert_eq!(answer.status, 200);
     assert!(answer.text().contains("[EMAIL]"), "{}", answer.text());
     assert!(seen.text().contains("ann@example.com"), "{}", seen.text());
+}
+
+#[test]
+fn the_build_of_the_image_has_every_package_of_the_workspace() {
+    let ignored = fs::read_to_string(".dockerignore").unwrap();
+    let manifest = fs::read_to_string("Cargo.toml").unwrap();
+    let paths = manifest.lines().filter_map(|line| line.split_once("path = \""));
+    let folders: BTreeSet<&str> = paths
+        .map(|(_, path)| path.split(['/', '"']).next().unwrap())
+        .collect();
+
+    assert!(folders.contains("crates"), "{folders:?}");
+    for folder in folders {
+        let included = format!("!{folder}");
+        assert!(ignored.lines().any(|line| line == included), "{folder}");
+    }
+}
+
+#[test]
+fn the_systemd_unit_leaves_the_end_of_hooks_to_the_gateway() {
+    let unit = fs::read_to_string("config/systemd/hookgate.service").unwrap();
+    for line in ["KillMode=mixed", "OOMPolicy=continue"] {
+        assert!(unit.lines().any(|setting| setting == line), "{line}");
+    }
 }
 
 #[tokio::test]

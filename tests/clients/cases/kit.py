@@ -72,11 +72,14 @@ def the_kit_contains_the_url_the_key_and_the_ca_certificate():
     with Harness() as harness:
         (harness.home / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n")
         (harness.home / "key").write_text("hookgate-a-key\n")
+        authorities = harness.home / "kit/etc/ssl/certs/ca-certificates.crt"
+        authorities.parent.mkdir(parents=True)
+        authorities.write_text("the system's authorities\n")
         files = ["--ca", harness.home / "ca.pem", "--key", harness.home / "key"]
         root, run = install(harness, *files, "--login", "vertex")
         check(run.returncode, 0, run)
         files = [it for it in root.rglob("*") if it.is_file()]
-        check(sorted(run.stdout.split()), sorted(str(it) for it in files if it.name != "ca.pem"), run)
+        check(sorted(run.stdout.split()), sorted(str(it) for it in files if not it.name.startswith("ca")), run)
         for file in files:
             text = file.read_text()
             lacks(text, "held-by-hookgate")
@@ -94,6 +97,9 @@ def the_kit_contains_the_url_the_key_and_the_ca_certificate():
         check(variables["GOOGLE_VERTEX_BASE_URL"], harness.gateway, printed)
         check(variables["GOOGLE_API_KEY"], "hookgate-a-key", printed)
         check(variables["NODE_EXTRA_CA_CERTS"], "/etc/hookgate/ca.pem", printed)
+        check(variables["SSL_CERT_FILE"], "/etc/hookgate/ca-bundle.pem", printed)
+        bundle = (root / "etc/hookgate/ca-bundle.pem").read_text()
+        check(bundle, "the system's authorities\n-----BEGIN CERTIFICATE-----\n")
 
 
 def the_kit_installer_refuses_invalid_options():
