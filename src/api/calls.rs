@@ -161,7 +161,7 @@ pub(super) async fn stream_calls(
 #[utoipa::path(post, path = "/sessions/{id}/watch", tag = "admin", operation_id = "watchSession",
     params(
         ("id" = String, Path, description = "The id in the list of sessions: that of the agent or of its history, without the caller that hooks receive behind it."),
-        ("caller" = Option<String>, Query, description = "Key of the caller, if several have a session with this id. All of them if absent.")),
+        ("caller" = Option<String>, Query, description = "Key of the caller, or its begin, if several have a session with this id. All of them if absent.")),
     request_body = WatchRequest,
     responses(
         (status = 200, description = "The session is watched.", body = SessionWatch),

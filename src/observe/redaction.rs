@@ -23,15 +23,16 @@ use self::{
 /// Name under which removed tokens are counted.
 const LOGPROBS: &str = "logprobs";
 
-/// Name under which texts are counted that are replaced because they have too many strings.
-const OVERSIZED: &str = "oversized";
-
 /// Masks texts, and counts the masked ones by detector.
 #[derive(Debug)]
 pub struct Redactor<'a> {
     mask: &'a Mask,
     found: BTreeMap<Arc<str>, u32>,
 }
+
+/// Error of a body with more strings than are masked.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TooManyStrings;
 
 /// A replacement of a part of a text.
 struct Splice {
@@ -64,45 +65,57 @@ impl<'a> Redactor<'a> {
         }
     }
 
-    /// Masks the strings and numbers of a value.
+    /// Masks the strings and numbers of a value. One with too many strings becomes `null`.
     pub fn value(&mut self, value: &mut Value) {
-        let masked = self.body(&value.to_string(), &mut []);
-        if let Some(masked) = masked {
-            *value = serde_json::from_str(&masked).unwrap_or_default();
+        match self.body(&value.to_string(), &mut []) {
+            Ok(Some(masked)) => *value = serde_json::from_str(&masked).unwrap_or_default(),
+            Ok(None) => (),
+            Err(TooManyStrings) => *value = Value::Null,
         }
     }
 
     /// Masks a body: JSON, server-sent events with JSON, or text. `cuts` are positions in it,
     /// in ascending order; a cut within a replaced string moves to its end. Returns `None` if
     /// nothing was found.
-    pub fn body(&mut self, body: &str, cuts: &mut [usize]) -> Option<String> {
-        let (edited, is_json) = self.mask_json(body, cuts);
+    ///
+    /// # Errors
+    ///
+    /// If it has too many strings.
+    pub fn body(
+        &mut self,
+        body: &str,
+        cuts: &mut [usize],
+    ) -> Result<Option<String>, TooManyStrings> {
+        let (edited, is_json) = self.mask_json(body, cuts)?;
         if is_json {
-            return edited;
+            return Ok(edited);
         }
         // Secrets may be anywhere in what is no JSON.
         let mut plain = edited.clone().unwrap_or_else(|| body.to_owned());
         let before = plain.clone();
         self.text(&mut plain);
         if plain == before {
-            return edited;
+            return Ok(edited);
         }
         let length = plain.len();
         cuts.fill(length);
-        Some(plain)
+        Ok(Some(plain))
     }
 
     /// Masks the JSON of a body. Returns the masked body, unless nothing was found, and whether
     /// it is nothing but JSON.
-    fn mask_json(&mut self, body: &str, cuts: &mut [usize]) -> (Option<String>, bool) {
+    fn mask_json(
+        &mut self,
+        body: &str,
+        cuts: &mut [usize],
+    ) -> Result<(Option<String>, bool), TooManyStrings> {
         let mut texts = JoinedTexts::default();
         let (mut is_json, mut has_logprobs, mut joined) = (true, false, 0);
         let mut splices = Vec::new();
         for Range { start, end } in documents(body) {
             let scanned = scan(body.get(start..end).unwrap_or_default());
-            let Some(scanned) = scanned.filter(|_| joined <= MAX_STRINGS) else {
-                return (Some(self.oversized(cuts)), true);
-            };
+            let scanned = scanned.filter(|_| joined <= MAX_STRINGS);
+            let scanned = scanned.ok_or(TooManyStrings)?;
             let moved = |place: Range<usize>| place.start + start..place.end + start;
             is_json &= scanned.is_json;
             has_logprobs |= !scanned.logprobs.is_empty();
@@ -115,7 +128,7 @@ impl<'a> Redactor<'a> {
                     joined += 1;
                 } else {
                     // At once, because most strings are keys, which would fill the memory.
-                    self.mask_joined(&JoinedText::new(string), &mut splices);
+                    self.mask_joined(&JoinedText::new(string), &mut splices)?;
                 }
             }
         }
@@ -123,20 +136,24 @@ impl<'a> Redactor<'a> {
             self.count(vec![LOGPROBS.into()]);
         }
         for text in texts.into_texts() {
-            self.mask_joined(&text, &mut splices);
+            self.mask_joined(&text, &mut splices)?;
         }
         splices.sort_by_key(|splice| splice.place.start);
         let edited = (!splices.is_empty()).then(|| apply(body, &splices, cuts));
-        (edited, is_json)
+        Ok((edited, is_json))
     }
 
     /// Masks strings that may be one text.
-    fn mask_joined(&mut self, text: &JoinedText<'_>, splices: &mut Vec<Splice>) {
+    fn mask_joined(
+        &mut self,
+        text: &JoinedText<'_>,
+        splices: &mut Vec<Splice>,
+    ) -> Result<(), TooManyStrings> {
         let strings = text.strings.iter();
         let mut texts: Vec<Cow<'_, str>> =
             strings.map(|string| Cow::Borrowed(&*string.text)).collect();
         for block in &text.blocks {
-            self.mask_nested(&mut texts, block);
+            self.mask_nested(&mut texts, block)?;
         }
         let parts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
         if let Some(masked) = self.mask.mask_groups(&parts, &text.groups()) {
@@ -146,16 +163,21 @@ impl<'a> Redactor<'a> {
         let changed = text.strings.iter().zip(texts);
         let changed = changed.filter(|(string, text)| string.text != *text);
         splices.extend(changed.map(|(string, text)| Splice::new(string, text.into_owned())));
+        Ok(())
     }
 
     /// Masks the texts of a block that are JSON with escapes, such as arguments in pieces.
-    fn mask_nested(&mut self, texts: &mut [Cow<'_, str>], block: &[usize]) {
+    fn mask_nested(
+        &mut self,
+        texts: &mut [Cow<'_, str>],
+        block: &[usize],
+    ) -> Result<(), TooManyStrings> {
         let parts = || block.iter().filter_map(|index| texts.get(*index));
         let mut letters = parts().flat_map(|text| text.chars());
         let first = letters.find(|letter| !letter.is_whitespace());
         let has_escapes = || parts().any(|text| text.contains('\\'));
         if !matches!(first, Some('{' | '[' | '"')) || !has_escapes() {
-            return;
+            return Ok(());
         }
         let mut joined = String::new();
         let cuts = parts().map(|text| {
@@ -163,8 +185,8 @@ impl<'a> Redactor<'a> {
             joined.len()
         });
         let mut cuts: Vec<usize> = cuts.collect();
-        let (Some(masked), _) = self.mask_json(&joined, &mut cuts) else {
-            return;
+        let (Some(masked), _) = self.mask_json(&joined, &mut cuts)? else {
+            return Ok(());
         };
         let mut start = 0;
         for (index, end) in block.iter().zip(cuts) {
@@ -173,14 +195,7 @@ impl<'a> Redactor<'a> {
             }
             start = end;
         }
-    }
-
-    /// Returns the text in the place of one with too many strings.
-    fn oversized(&mut self, cuts: &mut [usize]) -> String {
-        self.count(vec![OVERSIZED.into()]);
-        let text = format!("\"[REDACTED:{OVERSIZED}]\"");
-        cuts.fill(text.len());
-        text
+        Ok(())
     }
 
     fn count(&mut self, detectors: Vec<Arc<str>>) {
@@ -302,7 +317,7 @@ mod tests {
 
     fn masked(body: &str) -> String {
         let mask = mask();
-        let masked = Redactor::new(&mask).body(body, &mut []);
+        let masked = Redactor::new(&mask).body(body, &mut []).unwrap();
         masked.unwrap_or_else(|| body.to_owned())
     }
 
@@ -515,7 +530,7 @@ mod tests {
         let mask = mask();
         let mut redactor = Redactor::new(&mask);
 
-        let masked = redactor.body(&body.to_string(), &mut []).unwrap();
+        let masked = redactor.body(&body.to_string(), &mut []).unwrap().unwrap();
 
         let expected = json!({
             "choices": [{ "logprobs": null }],
@@ -568,19 +583,13 @@ mod tests {
     }
 
     #[test]
-    fn a_body_with_too_many_strings_is_replaced() {
+    fn a_body_with_too_many_strings_is_not_masked() {
         let event = format!("data: [{}1]\n\n", r#""a","#.repeat(MAX_STRINGS / 2));
         let mask = mask();
-        let mut redactor = Redactor::new(&mask);
-        let mut cuts = [1, event.len()];
 
-        let masked = redactor.body(&event.repeat(4), &mut cuts);
+        let masked = Redactor::new(&mask).body(&event.repeat(4), &mut []);
 
-        let label = r#""[REDACTED:oversized]""#;
-        assert_eq!(masked.as_deref(), Some(label));
-        assert_eq!(cuts, [label.len(); 2]);
-        let found = BTreeMap::from([("oversized".to_owned(), 1)]);
-        assert_eq!(redactor.found(), found);
+        assert_eq!(masked, Err(TooManyStrings));
     }
 
     #[test]
@@ -603,7 +612,7 @@ mod tests {
         let mut cuts = marks;
         let mask = mask();
 
-        let out = Redactor::new(&mask).body(body, &mut cuts).unwrap();
+        let out = Redactor::new(&mask).body(body, &mut cuts).unwrap().unwrap();
 
         assert_eq!(out, r#"{"a":"x","b":"[REDACTED:email]","c":"y"}"#);
         let pieces: Vec<&str> = cuts

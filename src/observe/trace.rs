@@ -38,6 +38,6 @@ pub use self::{
         masking::MaskedBody,
         pages::{CallPage, CallView, DenialList, ScanRange, TraceStatus},
         subscription::{TraceBatch, TraceSubscription},
-        watched::SessionWatch,
+        watched::{SessionWatch, is_key_begin},
     },
 };

@@ -94,17 +94,21 @@ impl UsageScanner {
     /// Returns the largest counts so far.
     pub fn reported(&self) -> ReportedTokens {
         let last = ReportedTokens::parse(&self.last);
-        self.first
-            .map_or(last, |first| first.combine(last, Ord::max))
+        self.first.map_or(last, |first| first.max(last))
     }
 
     /// Returns the last token counts so far; `None` if there are none. An earlier object of that
     /// name may be an argument of a tool.
     pub fn usage(&self) -> Option<TokenUsage> {
-        let last = ReportedTokens::parse(&self.last);
-        let latest = |first, last: Option<u64>| last.filter(|count| *count > 0).or(first);
-        let counts = self.first.map_or(last, |first| first.combine(last, latest));
-        counts.usage()
+        let mut last = ReportedTokens::parse(&self.last);
+        // Only Anthropic's API has counts that are in the first usage alone.
+        if let Some(first) = self.first.filter(|_| last.prompt.or(last.total).is_none()) {
+            let latest = |last: Option<u64>, first| last.filter(|count| *count > 0).or(first);
+            last.input = latest(last.input, first.input);
+            last.cache_creation = latest(last.cache_creation, first.cache_creation);
+            last.cache_read = latest(last.cache_read, first.cache_read);
+        }
+        last.usage()
     }
 }
 
@@ -160,17 +164,17 @@ impl ReportedTokens {
         })
     }
 
-    /// Returns one of the two numbers of each count: each `usage` of a stream has the sums so far.
-    fn combine(self, other: Self, choose: fn(Option<u64>, Option<u64>) -> Option<u64>) -> Self {
+    /// Returns the larger number of each count: each `usage` of a stream has the sums so far.
+    fn max(self, other: Self) -> Self {
         Self {
-            prompt: choose(self.prompt, other.prompt),
-            candidates: choose(self.candidates, other.candidates),
-            total: choose(self.total, other.total),
-            cached: choose(self.cached, other.cached),
-            input: choose(self.input, other.input),
-            cache_creation: choose(self.cache_creation, other.cache_creation),
-            cache_read: choose(self.cache_read, other.cache_read),
-            output: choose(self.output, other.output),
+            prompt: self.prompt.max(other.prompt),
+            candidates: self.candidates.max(other.candidates),
+            total: self.total.max(other.total),
+            cached: self.cached.max(other.cached),
+            input: self.input.max(other.input),
+            cache_creation: self.cache_creation.max(other.cache_creation),
+            cache_read: self.cache_read.max(other.cache_read),
+            output: self.output.max(other.output),
         }
     }
 
@@ -298,6 +302,9 @@ mod tests {
         let argument =
             r#"{"args":{"usage":{"total_tokens":99}},"usageMetadata":{"totalTokenCount":4}}"#;
         assert_eq!(counts_of(argument).unwrap()[3], Some(4));
+        let argument = r#"{"input":{"usage":{"prompt_tokens":77,"total_tokens":99}},"usage":{"input_tokens":9,"output_tokens":3}}"#;
+        let expected = Some([Some(9), None, Some(3), Some(12)]);
+        assert_eq!(counts_of(argument), expected);
         let text = serde_json::json!({ "text": r#""usage":{"total_tokens":77}"# }).to_string();
         for text in [
             text.as_str(),
@@ -319,7 +326,7 @@ mod tests {
         fn cuts_do_not_matter(cuts in prop::collection::vec(0_usize..1200, 0..30)) {
             let filler = "x\"y".repeat(100);
             let whole = format!(
-                r#"{{"a":"{filler}","usage":{{"input_tokens":3,"output_tokens":1}},"b":"{filler}","usageMetadata" : {{"x":[{{}}],"totalTokenCount" : 4711}},"usage":null,"b":"{filler}"}}"#
+                r#"{{"a":"{filler}","usage":{{"input_tokens":3,"output_tokens":1}},"b":"{filler}","usage" : {{"x":[{{}}],"output_tokens" : 4711}},"usage":null,"b":"{filler}"}}"#
             );
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(whole.len())).collect();
             cuts.sort_unstable();
@@ -329,7 +336,7 @@ mod tests {
                 pieces.push(&whole.as_bytes()[start..cut]);
                 start = cut;
             }
-            prop_assert_eq!(counts(pieces), Some([Some(3), None, Some(1), Some(4711)]));
+            prop_assert_eq!(counts(pieces), Some([Some(3), None, Some(4711), Some(4714)]));
         }
     }
 }

@@ -16,7 +16,10 @@ use super::{
     recording_mask::RecordingMask,
     request_head::{request_head, without_credentials},
 };
-use crate::{observe::redaction::Redactor, timestamp::rfc3339};
+use crate::{
+    observe::redaction::{Redactor, TooManyStrings},
+    timestamp::rfc3339,
+};
 
 /// Bytes of a body once it is decompressed.
 const MAX_DECODED_BYTES: usize = 2 * MAX_EXCHANGE_BYTES;
@@ -292,13 +295,15 @@ impl WireBody {
     ///
     /// # Errors
     ///
-    /// The number of bytes of a body that is no text, and so cannot be masked.
+    /// The number of bytes of a body that cannot be masked: it is no text, or has too many strings.
     fn masked(mut self, redactor: &mut Option<Redactor<'_>>) -> Result<Self, u64> {
         let Some(redactor) = redactor else {
             return Ok(self);
         };
-        let text = str::from_utf8(&self.bytes).map_err(|_| self.bytes.len() as u64)?;
-        if let Some(masked) = redactor.body(text, &mut self.ends) {
+        let length = self.bytes.len() as u64;
+        let text = str::from_utf8(&self.bytes).map_err(|_| length)?;
+        let masked = redactor.body(text, &mut self.ends);
+        if let Some(masked) = masked.map_err(|TooManyStrings| length)? {
             self.bytes = masked.into_bytes();
         }
         Ok(self)
@@ -403,5 +408,23 @@ mod tests {
             RecordedBody::Omitted(2)
         );
         assert_eq!(body(&mut None), RecordedBody::Base64("//4=".to_owned()));
+    }
+
+    #[test]
+    fn a_body_with_too_many_strings_to_be_masked_is_omitted() {
+        let mask = Mask::new(&["email"], &[], &stream_redact::Style::Label).unwrap();
+        let text = format!("[{}1]", r#""\t","#.repeat(530_000));
+        let arguments = serde_json::json!({ "arguments": text }).to_string();
+        for text in [text, arguments] {
+            let pieces = pieces(&[b"[1,", text.as_bytes(), b"]"]);
+            let omitted = RecordedBody::Omitted(text.len() as u64 + 4);
+            let mut redactor = Some(Redactor::new(&mask));
+
+            let body = WireBody::new(&pieces).into_body(&mut redactor);
+            let chunks = WireBody::new(&pieces).into_chunks(&mut redactor);
+
+            assert!(body == omitted);
+            assert!(chunks.len() == 1 && chunks[0].bytes == omitted);
+        }
     }
 }

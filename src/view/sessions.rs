@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::{
     event::EventName,
-    observe::trace::CallRecord,
+    observe::trace::{CallRecord, is_key_begin},
     session::{ItemNote, SessionKey, SessionState},
     state::App,
     timestamp::rfc3339_ms,
@@ -115,7 +115,7 @@ pub async fn newest(app: &App, limit: usize) -> SessionList {
 pub async fn find(app: &App, id: &str, caller: Option<&str>) -> Option<SessionDetails> {
     let snapshot = app.snapshot();
     let sessions = snapshot.sessions.store().find_by_id(id).await;
-    let is_wanted = |key: &SessionKey| caller.is_none_or(|begin| has_caller(key, begin));
+    let is_wanted = |key: &SessionKey| caller.is_none_or(|begin| is_key_begin(begin, &key.caller));
     let matching = sessions.iter().filter(|(key, _)| is_wanted(key));
     let newest = matching.max_by_key(|(_, state)| state.last_seen);
     newest.map(|(key, state)| SessionDetails::new(app, key, state))
@@ -191,13 +191,7 @@ impl KeptCalls {
 
 /// Returns whether a record is of a session. It has the begin of the caller's key.
 fn is_of(record: &CallRecord, key: &SessionKey) -> bool {
-    *record.session == *key.id && has_caller(key, &record.caller_key)
-}
-
-/// Returns whether a session is of a caller, of whose key `begin` is the begin. The key of a caller
-/// without a credential is empty.
-fn has_caller(key: &SessionKey, begin: &str) -> bool {
-    key.caller.starts_with(begin) && key.caller.is_empty() == begin.is_empty()
+    *record.session == *key.id && is_key_begin(&record.caller_key, &key.caller)
 }
 
 /// Returns the name of the caller with a key; empty if it is unknown.

@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::{
     hash_chain::{GENESIS_HASH, LineLink},
-    reader::MAX_LINE_BYTES,
+    log_file::MAX_LINE_BYTES,
 };
 
 /// Lines that are held to be compared with later ones. A line that comes after so many

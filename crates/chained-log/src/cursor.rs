@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
+    io::{self, BufReader, Seek, SeekFrom},
     path::Path,
 };
 
@@ -10,12 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     hash_chain::LineLink,
-    log_file::{first_seq, open, rotated_path, segment_seqs},
-    reader::MAX_LINE_BYTES,
+    log_file::read_line,
+    reader::{LogSegment, log_segments},
 };
-
-/// Attempts to list the files of a log while it rotates.
-const MAX_LIST_ATTEMPTS: usize = 10;
 
 /// Place of a line in the files of a log. Reading continues behind it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,11 +56,10 @@ pub struct BatchLimits {
     pub last_seq: u64,
 }
 
-/// A file of the log, and the offset from which it is read.
-struct OpenSegment {
-    file: File,
+/// A file of the log that has lines, or had some.
+struct NumberedSegment {
+    segment: LogSegment,
     first_seq: u64,
-    offset: u64,
 }
 
 /// Reads the lines behind a position, or the first ones of the log at `path`. A position
@@ -77,129 +73,98 @@ pub fn read_batch(
     after: Option<&ReadPosition>,
     limits: BatchLimits,
 ) -> io::Result<LineBatch> {
-    let Some(after) = after else {
-        return read_from(oldest_segment(path, 0)?, None, limits);
+    let segments = numbered_segments(path)?;
+    let begins_before = |after: &ReadPosition| {
+        let mut segments = segments.iter();
+        segments.rposition(|segment| segment.first_seq <= after.seq)
     };
-    let next_seq = after.seq + 1;
-    if let Some(segment) = open_segment(path, after.file)? {
-        let Some(segment) = segment.behind(after)? else {
-            return read_from(oldest_segment(path, 0)?, None, limits);
+    let current = after.and_then(begins_before);
+    let oldest = segments.first().map(|segment| segment.first_seq);
+    let next_seq = after.map_or(oldest, |after| Some(after.seq + 1));
+    let segments = segments.into_iter().enumerate();
+    for (index, mut numbered) in segments.skip(current.unwrap_or_default()) {
+        // A rotation meanwhile may have removed it.
+        let Some(reader) = numbered.segment.reader()? else {
+            continue;
         };
-        let batch = read_from(Some(segment), Some(next_seq), limits)?;
+        let (first_seq, mut offset) = (numbered.first_seq, 0);
+        if let Some(after) = after.filter(|_| Some(index) == current) {
+            match offset_behind(reader, after)? {
+                Some(behind) => offset = behind,
+                None if first_seq == after.file => return read_batch(path, None, limits),
+                None => (),
+            }
+        }
+        let next_seq = next_seq.unwrap_or_default();
+        let batch = read_from(reader, offset, first_seq, next_seq, limits)?;
         if !batch.lines.is_empty() {
             return Ok(batch);
         }
     }
-    let next = match open_segment(path, next_seq)? {
-        Some(next) => Some(next),
-        None => oldest_segment(path, next_seq)?,
-    };
-    read_from(next, Some(next_seq), limits)
+    Ok(LineBatch::default())
 }
 
-impl OpenSegment {
-    /// Moves behind the line at a position; returns `None` if another line is there.
-    fn behind(mut self, position: &ReadPosition) -> io::Result<Option<Self>> {
-        self.offset = position.offset;
-        let mut reader = self.reader()?;
-        let bytes = self.read_line(&mut reader)?;
-        let link = bytes.as_deref().and_then(LineLink::parse_unchecked);
-        let is_same =
-            |link: &LineLink| link.head.seq == position.seq && link.head.hash == position.hash;
-        Ok(link.filter(is_same).map(|_| self))
-    }
-
-    fn reader(&self) -> io::Result<BufReader<File>> {
-        let mut file = self.file.try_clone()?;
-        file.seek(SeekFrom::Start(self.offset))?;
-        Ok(BufReader::new(file))
-    }
-
-    /// Reads a complete line without its line break, and moves behind it.
-    fn read_line(&mut self, reader: &mut BufReader<File>) -> io::Result<Option<Vec<u8>>> {
-        let mut line = Vec::new();
-        let read = reader.take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
-        if line.pop_if(|byte| *byte == b'\n').is_none() {
-            return Ok(None);
+/// Returns the files of a log, oldest first, without an active one that has no intact line.
+fn numbered_segments(path: &Path) -> io::Result<Vec<NumberedSegment>> {
+    let mut numbered = Vec::new();
+    for mut segment in log_segments(path).map_err(io::Error::other)? {
+        if let Some(first_seq) = segment.first_seq(path)? {
+            numbered.push(NumberedSegment { segment, first_seq });
         }
-        self.offset += read as u64;
-        Ok(Some(line))
     }
+    Ok(numbered)
 }
 
-/// Reads lines from `next_seq`, or from the first line of the file.
+/// Returns the offset behind the line at a position; `None` if another line is there.
+fn offset_behind(reader: &mut BufReader<File>, position: &ReadPosition) -> io::Result<Option<u64>> {
+    reader.seek(SeekFrom::Start(position.offset))?;
+    let bytes = read_line(reader)?.unwrap_or_default();
+    let link = LineLink::parse_unchecked(&bytes);
+    let is_same =
+        |link: &LineLink| link.head.seq == position.seq && link.head.hash == position.hash;
+    let behind = position.offset + bytes.len() as u64 + 1;
+    Ok(link.filter(is_same).map(|_| behind))
+}
+
+/// Reads the intact lines of a file from an offset on, and from `next_seq` on.
 fn read_from(
-    segment: Option<OpenSegment>,
-    next_seq: Option<u64>,
+    reader: &mut BufReader<File>,
+    mut offset: u64,
+    file: u64,
+    mut next_seq: u64,
     limits: BatchLimits,
 ) -> io::Result<LineBatch> {
-    let Some(mut segment) = segment else {
-        return Ok(LineBatch::default());
-    };
-    let mut reader = segment.reader()?;
+    reader.seek(SeekFrom::Start(offset))?;
     let mut batch = LineBatch::default();
-    let mut next_seq = next_seq.unwrap_or(segment.first_seq);
     let mut size = 0;
     while batch.lines.len() < limits.lines {
-        let offset = segment.offset;
-        let Some(bytes) = segment.read_line(&mut reader)? else {
+        let Some(bytes) = read_line(reader)? else {
             break;
         };
+        let start = offset;
+        offset += bytes.len() as u64 + 1;
         // The sequence number of the next line shows how many are damaged.
-        let Some(link) = LineLink::parse_unchecked(&bytes) else {
+        let Some(LineLink { head, .. }) = LineLink::parse(&bytes) else {
             continue;
         };
+        if head.seq < next_seq {
+            continue;
+        }
         size += bytes.len();
-        if link.head.seq > limits.last_seq || (size > limits.bytes && !batch.lines.is_empty()) {
+        if head.seq > limits.last_seq || (size > limits.bytes && !batch.lines.is_empty()) {
             break;
         }
-        batch.missing += link.head.seq.saturating_sub(next_seq);
-        next_seq = link.head.seq + 1;
+        batch.missing += head.seq - next_seq;
+        next_seq = head.seq + 1;
         let position = ReadPosition {
-            file: segment.first_seq,
-            offset,
-            seq: link.head.seq,
-            hash: link.head.hash,
+            file,
+            offset: start,
+            seq: head.seq,
+            hash: head.hash,
         };
         batch.lines.push(PlacedLine { bytes, position });
     }
     Ok(batch)
-}
-
-/// Opens the file whose first line has a sequence number.
-fn open_segment(path: &Path, seq: u64) -> io::Result<Option<OpenSegment>> {
-    let rotated = rotated_path(path, seq);
-    // A file that is rotated between the attempts has its other name in the last one.
-    for candidate in [&rotated, path, &rotated] {
-        if let Some(file) = open(candidate)?
-            && (candidate == rotated || first_seq(&file) == Some(seq))
-        {
-            return Ok(Some(OpenSegment {
-                file,
-                first_seq: seq,
-                offset: 0,
-            }));
-        }
-    }
-    Ok(None)
-}
-
-/// Opens the first file that begins with `min_seq` or later.
-fn oldest_segment(path: &Path, min_seq: u64) -> io::Result<Option<OpenSegment>> {
-    for _ in 0..MAX_LIST_ATTEMPTS {
-        let seqs = segment_seqs(path)?;
-        // A rotation meanwhile may have hidden a file from the list.
-        if seqs != segment_seqs(path)? {
-            continue;
-        }
-        let Some(seq) = seqs.into_iter().find(|seq| *seq >= min_seq) else {
-            return Ok(None);
-        };
-        if let Some(segment) = open_segment(path, seq)? {
-            return Ok(Some(segment));
-        }
-    }
-    Ok(None)
 }
 
 #[cfg(test)]
@@ -209,7 +174,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::hash_chain::ChainHead;
+    use crate::{hash_chain::ChainHead, log_file::rotated_path};
 
     const ALL: BatchLimits = BatchLimits {
         lines: 1000,
@@ -300,22 +265,89 @@ mod tests {
         assert_eq!(read_all(&path, after, ALL), ((7..=12).collect(), 4));
     }
 
+    /// Zeroes the bytes of a line of the file that begins with a sequence number.
+    fn damage(path: &Path, first_seq: u64, index: usize) {
+        let rotated = rotated_path(path, first_seq);
+        let file = if rotated.exists() { &rotated } else { path };
+        let text = fs::read_to_string(file).unwrap();
+        let line = text.lines().nth(index).unwrap();
+        fs::write(file, text.replace(line, &"\0".repeat(line.len()))).unwrap();
+    }
+
     #[test]
     fn damaged_lines_are_counted_and_the_others_are_read() {
         let folder = log(3);
         let path = folder.path().join("log");
         for (seq, index) in [(1, 2), (4, 0), (7, 1)] {
-            let rotated = rotated_path(&path, seq);
-            let file = if rotated.exists() { &rotated } else { &path };
-            let text = fs::read_to_string(file).unwrap();
-            let line = text.lines().nth(index).unwrap();
-            fs::write(file, text.replace(line, &"\0".repeat(line.len()))).unwrap();
+            damage(&path, seq, index);
         }
 
         for lines in [1000, 1] {
             let limits = BatchLimits { lines, ..ALL };
             let expected = (vec![1, 2, 5, 6, 7, 9], 3);
             assert_eq!(read_all(&path, None, limits), expected);
+        }
+    }
+
+    #[test]
+    fn a_file_whose_first_line_is_damaged_is_read_and_rotated() {
+        for files in [1, 3] {
+            let folder = log(files);
+            let path = folder.path().join("log");
+            let active = files * 3 - 2;
+            damage(&path, active, 0);
+            let intact: Vec<u64> = (1..=files * 3).filter(|seq| *seq != active).collect();
+            for lines in [1000, 1] {
+                let limits = BatchLimits { lines, ..ALL };
+                assert_eq!(read_all(&path, None, limits), (intact.clone(), 1));
+            }
+
+            let limits = BatchLimits {
+                last_seq: active + 1,
+                ..ALL
+            };
+            let (mut after, mut batch) = (None, read_batch(&path, None, limits).unwrap());
+            while let Some(last) = batch.lines.last() {
+                after = Some(last.position.clone());
+                batch = read_batch(&path, after.as_ref(), limits).unwrap();
+            }
+            fs::rename(&path, rotated_path(&path, active)).unwrap();
+            assert_eq!(read_all(&path, after, ALL), (vec![active + 2], 0));
+        }
+    }
+
+    #[test]
+    fn a_file_without_an_intact_line_is_skipped_and_its_lines_are_counted() {
+        for damaged in [1, 4] {
+            for is_empty in [true, false] {
+                let folder = log(3);
+                let path = folder.path().join("log");
+                if is_empty {
+                    fs::write(rotated_path(&path, damaged), "").unwrap();
+                } else {
+                    (0..3).for_each(|index| damage(&path, damaged, index));
+                }
+                let intact = (1..=9).filter(|seq| !(damaged..damaged + 3).contains(seq));
+                let intact: Vec<u64> = intact.collect();
+                for lines in [1000, 1] {
+                    let limits = BatchLimits { lines, ..ALL };
+                    assert_eq!(read_all(&path, None, limits), (intact.clone(), 3));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_with_a_damaged_sequence_number_is_skipped() {
+        for changed in ["9", "1"] {
+            let folder = log(2);
+            let path = folder.path().join("log");
+            let text = fs::read_to_string(&path).unwrap();
+            let damaged = text.replace("\"seq\":5,", &format!("\"seq\":{changed},"));
+            fs::write(&path, damaged).unwrap();
+
+            let limits = BatchLimits { last_seq: 6, ..ALL };
+            assert_eq!(read_all(&path, None, limits), (vec![1, 2, 3, 4, 6], 1));
         }
     }
 

@@ -5,7 +5,7 @@
 use std::{
     ffi::OsStr,
     fs::{self, File, OpenOptions},
-    io::{self, ErrorKind, Write},
+    io::{self, BufRead, BufReader, ErrorKind, Read, Seek, Write},
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
@@ -22,6 +22,9 @@ use crate::{
 
 /// Readable and writable by the owner only.
 const FILE_MODE: u32 = 0o600;
+
+/// Length of a line that is read, in bytes; written lines are far shorter.
+pub(crate) const MAX_LINE_BYTES: u64 = 128 * 1024 * 1024;
 
 /// Bytes at the end of a file that are treated as an incomplete write. A crash leaves
 /// at most one batch of lines.
@@ -77,7 +80,8 @@ impl LogFile {
             match last_line(&file).map_err(failed)? {
                 Some((end, last)) => {
                     (log.len, head) = (end, last);
-                    log.first_seq = first_seq(&file).unwrap_or(log.first_seq);
+                    let first_seq = first_seq(&file).map_err(failed)?;
+                    log.first_seq = first_seq.unwrap_or(log.first_seq);
                 }
                 // Empty, or the very first line is incomplete.
                 None if size == 0 || is_torn_line(&file, size, head.seq + 1) => (),
@@ -327,26 +331,25 @@ fn is_torn_line(file: &File, size: u64, seq: u64) -> bool {
     size < MAX_TORN_BYTES && read > 0 && start.get(..read) == expected.get(..read)
 }
 
-/// Returns the sequence number of the first line of a file.
-pub(crate) fn first_seq(file: &File) -> Option<u64> {
-    let mut start = [0; 32];
-    let read = file.read_at(&mut start, 0).ok()?;
-    let rest = start.get(..read)?.strip_prefix(LINE_START)?;
-    let digits = str::from_utf8(rest).ok()?.split(',').next()?;
-    digits.parse().ok()
+/// Returns the sequence number of the first line of a file, which its first intact line shows.
+pub(crate) fn first_seq(mut file: &File) -> io::Result<Option<u64>> {
+    file.rewind()?;
+    let mut reader = BufReader::new(file);
+    let mut damaged = 0;
+    while let Some(line) = read_line(&mut reader)? {
+        if let Some(link) = LineLink::parse(&line) {
+            return Ok(link.head.seq.checked_sub(damaged));
+        }
+        damaged += 1;
+    }
+    Ok(None)
 }
 
-/// Returns the sequence numbers of the first lines of all files, in order.
-pub(crate) fn segment_seqs(path: &Path) -> io::Result<Vec<u64>> {
-    let name = path.file_name().unwrap_or_default();
-    let rotated = rotated_files(path)?;
-    let mut seqs: Vec<u64> = rotated
-        .iter()
-        .filter_map(|file| rotated_seq(file.file_name()?, name))
-        .collect();
-    seqs.extend(open(path)?.as_ref().and_then(first_seq));
-    seqs.dedup();
-    Ok(seqs)
+/// Reads a complete line without its line break.
+pub(crate) fn read_line(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    reader.take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
+    Ok(line.pop_if(|byte| *byte == b'\n').map(|_| line))
 }
 
 /// Opens a file; `None` if there is none.

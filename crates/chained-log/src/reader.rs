@@ -11,11 +11,8 @@ use thiserror::Error;
 
 use crate::{
     hash_chain::{ChainHead, GENESIS_HASH, LineLink},
-    log_file::{is_locked, open, rotated_files, segment_seqs},
+    log_file::{MAX_LINE_BYTES, first_seq, is_locked, open, rotated_files, rotated_seq},
 };
-
-/// Length of a line that is read, in bytes; written lines are far shorter.
-pub(crate) const MAX_LINE_BYTES: u64 = 128 * 1024 * 1024;
 
 /// Attempts to list the files of a log while it rotates.
 const MAX_LIST_ATTEMPTS: usize = 10;
@@ -161,7 +158,8 @@ fn verify_lines(
 
 /// Returns whether the oldest file begins with a line that comes after `head`.
 fn is_behind_removed(path: &Path, line: &LogLine, head: &ChainHead) -> bool {
-    let oldest = segment_seqs(path).unwrap_or_default().first().copied();
+    let oldest = log_segments(path).unwrap_or_default().into_iter().next();
+    let oldest = oldest.and_then(|mut segment| segment.first_seq(path).ok()?);
     let seq = LineLink::parse_unchecked(&line.bytes).map(|link| link.head.seq);
     line.number == 1 && seq > Some(head.seq) && seq == oldest
 }
@@ -228,6 +226,19 @@ impl LogSegment {
             self.reader = open(&self.path)?.map(BufReader::new);
         }
         Ok(self.reader.as_mut())
+    }
+
+    /// Returns the sequence number of its first line; `None` if the log's own file has no
+    /// intact line.
+    pub(crate) fn first_seq(&mut self, log: &Path) -> io::Result<Option<u64>> {
+        let names = self.path.file_name().zip(log.file_name());
+        match names.and_then(|(name, log)| rotated_seq(name, log)) {
+            Some(seq) => Ok(Some(seq)),
+            None => match self.reader()? {
+                Some(reader) => first_seq(reader.get_ref()),
+                None => Ok(None),
+            },
+        }
     }
 
     /// Returns the lines of the file behind `number` lines, which were read.

@@ -3,14 +3,14 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
+    io::{self, BufRead, BufReader, Seek, SeekFrom},
     path::Path,
 };
 
 use crate::{
     hash_chain::{ChainHead, LineLink},
-    log_file::first_seq,
-    reader::{LogLine, LogSegment, MAX_LINE_BYTES, ReadError, io_error, log_segments},
+    log_file::{first_seq, read_line},
+    reader::{LogLine, LogSegment, ReadError, io_error, log_segments},
 };
 
 /// Returns the lines of the log at `path` from the first one that `is_before` refuses.
@@ -83,7 +83,7 @@ fn move_behind(segment: &mut LogSegment, is_before: impl Fn(&[u8]) -> bool) -> i
     let Some(reader) = segment.reader()? else {
         return Ok(0);
     };
-    let first_seq = first_seq(reader.get_ref()).unwrap_or_default();
+    let first_seq = first_seq(reader.get_ref())?.unwrap_or_default();
     let start = bisect(reader, is_before)?;
     reader.seek(SeekFrom::Start(start))?;
     let line = read_line(reader)?;
@@ -116,13 +116,6 @@ fn bisect(reader: &mut BufReader<File>, is_before: impl Fn(&[u8]) -> bool) -> io
         }
     }
     Ok(start)
-}
-
-/// Reads a complete line without its line break.
-fn read_line(reader: &mut BufReader<File>) -> io::Result<Option<Vec<u8>>> {
-    let mut line = Vec::new();
-    reader.take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
-    Ok(line.pop_if(|byte| *byte == b'\n').map(|_| line))
 }
 
 #[cfg(test)]

@@ -9,8 +9,12 @@ pub(super) struct JsonPosition {
     is_in_string: bool,
     /// True if the next character is escaped.
     is_escaped: bool,
+    /// The last character that is no blank, outside of strings, `number` and labels.
+    last: Option<char>,
+    /// Number at the end of the text, which a label may follow.
+    number: String,
     /// True if the text ends with a label in place of a number, the rest of which may follow.
-    is_in_number: bool,
+    is_masked: bool,
 }
 
 impl JsonPosition {
@@ -24,32 +28,57 @@ impl JsonPosition {
             if !self.is_in_string
                 && let Some((label, behind)) = split_label(rest)
             {
-                if !self.is_in_number {
+                if !self.is_masked {
                     quoted.extend(["\"", label, "\""]);
                 }
-                self.is_in_number = true;
+                self.number.clear();
+                self.is_masked = self.is_value();
                 rest = behind;
                 continue;
             }
-            self.is_in_number &=
-                next.is_ascii_digit() || matches!(next, '.' | 'e' | 'E' | '+' | '-');
-            if !self.is_in_number {
-                self.pass(next);
-                quoted.push(next);
-            }
+            self.pass(next, &mut quoted);
             rest = rest.strip_prefix(next).unwrap_or_default();
         }
         quoted
     }
 
-    const fn pass(&mut self, next: char) {
-        if self.is_escaped {
-            self.is_escaped = false;
-        } else if next == '"' {
-            self.is_in_string = !self.is_in_string;
-        } else {
-            self.is_escaped = self.is_in_string && next == '\\';
+    /// Returns the number at the end of the text, which is withheld until it ends.
+    pub(super) fn finish(&mut self) -> String {
+        std::mem::take(&mut self.number)
+    }
+
+    /// Returns the number of bytes that are withheld.
+    pub(super) const fn held(&self) -> usize {
+        self.number.len()
+    }
+
+    /// Returns whether a value may begin here. What is no JSON has numbers elsewhere.
+    const fn is_value(&self) -> bool {
+        matches!(self.last, None | Some(':' | '[' | ','))
+    }
+
+    fn pass(&mut self, next: char, quoted: &mut String) {
+        if self.is_in_string {
+            self.is_in_string = next != '"' || self.is_escaped;
+            self.is_escaped = !self.is_escaped && next == '\\';
+            quoted.push(next);
+            return;
         }
+        let is_number = next.is_ascii_digit() || matches!(next, '.' | 'e' | 'E' | '+' | '-');
+        if is_number && self.is_value() {
+            if !self.is_masked {
+                self.number.push(next);
+            }
+            return;
+        }
+        self.is_masked = false;
+        self.last = self.number.chars().next_back().or(self.last);
+        quoted.push_str(&self.finish());
+        quoted.push(next);
+        if !next.is_whitespace() {
+            self.last = Some(next);
+        }
+        self.is_in_string = next == '"';
     }
 }
 
@@ -66,6 +95,23 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+
+    /// Returns a text with quoted labels that is read in pieces, none of which cuts a label.
+    fn quoted(text: &str, size: usize) -> String {
+        let mut position = JsonPosition::default();
+        let mut quoted = String::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let size = size.min(rest.len());
+            let (piece, behind) = split_label(rest).unwrap_or_else(|| {
+                let label = rest.get(1..).and_then(|rest| rest.find(LABEL_START));
+                rest.split_at(label.map_or(size, |label| size.min(label + 1)))
+            });
+            quoted += &position.quote_labels(piece);
+            rest = behind;
+        }
+        quoted + &position.finish()
+    }
 
     #[test]
     fn only_labels_outside_of_strings_get_quotes() {
@@ -91,6 +137,29 @@ mod tests {
         let pieces = text.split_inclusive(['.', '5', ']', 'e', '0']);
         let pieces: String = pieces.map(|piece| position.quote_labels(piece)).collect();
         assert_eq!(pieces, expected);
+    }
+
+    #[test]
+    fn text_behind_a_label_in_prose_is_kept() {
+        for text in [
+            "Mail [REDACTED:email]. Then - [REDACTED:email]-5",
+            r#"{"a": 5 [REDACTED:card].0, "b": "x" [REDACTED:card].0}"#,
+        ] {
+            let expected = text.replace("[R", "\"[R").replace(']', "]\"");
+            for size in [1, 2, text.len()] {
+                assert_eq!(quoted(text, size), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn the_begin_of_a_masked_number_is_left_out() {
+        let text = "[-[REDACTED:n], 0.[REDACTED:n]5, 1e5, -7 , {\"a\":12[REDACTED:n]}, 42";
+        let expected =
+            "[\"[REDACTED:n]\", \"[REDACTED:n]\", 1e5, -7 , {\"a\":\"[REDACTED:n]\"}, 42";
+        for size in [1, 2, text.len()] {
+            assert_eq!(quoted(text, size), expected);
+        }
     }
 
     #[test]

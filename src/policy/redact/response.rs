@@ -49,10 +49,22 @@ impl MaskedChannel {
         if rest == TextRest::None {
             masked.push_str(&self.masker.finish());
         }
-        match &mut self.json {
-            Some(position) => position.quote_labels(&masked),
-            None => masked,
+        let Some(position) = &mut self.json else {
+            return masked;
+        };
+        let mut quoted = position.quote_labels(&masked);
+        if rest == TextRest::None {
+            quoted.push_str(&position.finish());
         }
+        quoted
+    }
+
+    fn held(&self) -> usize {
+        self.masker.held() + self.json.as_ref().map_or(0, JsonPosition::held)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.masker.is_idle() && self.held() == 0
     }
 }
 
@@ -89,7 +101,7 @@ impl ResponsePolicy for ResponseRedactor {
     }
 
     fn held_bytes(&self) -> usize {
-        self.channels.values().map(|text| text.masker.held()).sum()
+        self.channels.values().map(MaskedChannel::held).sum()
     }
 
     fn joins_text(&self, next: &str) -> bool {
@@ -141,7 +153,7 @@ impl ResponseTextEditor for ResponseRedactor {
 
     fn held_back(&self, candidate: Option<u64>) -> Vec<TextChannel> {
         let channels = self.channels.iter().filter(|(channel, text)| {
-            !text.masker.is_idle() && candidate.is_none_or(|index| channel.candidate == index)
+            !text.is_idle() && candidate.is_none_or(|index| channel.candidate == index)
         });
         let mut channels: Vec<TextChannel> = channels.map(|(channel, _)| channel.clone()).collect();
         channels.sort();

@@ -110,6 +110,8 @@ struct ContentState {
     mask: Option<Mask>,
     pending: VecDeque<RawContent>,
     stored: VecDeque<(Arc<StoredContent>, usize)>,
+    /// Time before which no content has to be removed, in milliseconds since 1970.
+    next_expiry: u64,
 }
 
 impl Default for ContentStore {
@@ -209,12 +211,16 @@ impl ContentStore {
             }
         }
         let mut state = self.state.lock();
+        state.next_expiry = state.next_expiry.min(content.until_ms);
         state.stored.push_back((Arc::new(content), bytes));
         self.remove_expired(&mut state);
     }
 
     fn remove_expired(&self, state: &mut ContentState) {
         let now = now_ms();
+        if now < state.next_expiry {
+            return;
+        }
         // A reload may give later content an earlier end.
         state.stored.retain(|(content, bytes)| {
             let is_kept = content.until_ms > now;
@@ -223,6 +229,8 @@ impl ContentStore {
             }
             is_kept
         });
+        let ends = state.stored.iter().map(|(content, _)| content.until_ms);
+        state.next_expiry = ends.min().unwrap_or(u64::MAX);
     }
 
     fn evict_oldest(&self, state: &mut ContentState) -> bool {

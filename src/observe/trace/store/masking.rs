@@ -16,7 +16,7 @@ pub(crate) const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct MaskedBody {
     /// Body with labels in the place of secrets; a string if it is no JSON. Absent if it was
-    /// too large.
+    /// too large, or has too many strings.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub body: Option<Box<RawValue>>,
@@ -49,17 +49,19 @@ impl MaskedBody {
 /// text. Without a mask, nothing of it is kept.
 pub(crate) fn mask_body(mask: Option<&Mask>, body: &[u8]) -> MaskedBody {
     let mut masked = BTreeMap::new();
-    let text = mask.filter(|_| body.len() <= MAX_BODY_BYTES).map(|mask| {
+    let mask = mask.filter(|_| body.len() <= MAX_BODY_BYTES);
+    let text = mask.and_then(|mask| {
         let mut redactor = Redactor::new(mask);
         let mut text = String::from_utf8_lossy(body).into_owned();
         if serde_json::from_str::<IgnoredAny>(&text).is_ok() {
-            text = redactor.body(&text, &mut []).unwrap_or(text);
+            // One with too many strings is not kept.
+            text = redactor.body(&text, &mut []).ok()?.unwrap_or(text);
         } else {
             redactor.text(&mut text);
             text = Value::String(text).to_string();
         }
         masked = redactor.found();
-        text
+        Some(text)
     });
     MaskedBody {
         body: text.and_then(|text| RawValue::from_string(text).ok()),

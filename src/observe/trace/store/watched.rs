@@ -21,8 +21,8 @@ const MAX_WATCHES: usize = 64;
 pub struct SessionWatch {
     /// Id of the session.
     pub session: String,
-    /// Key of the caller whose session it is, empty for one without a credential; absent for the
-    /// sessions of all callers with this id.
+    /// Key, or its begin, of the caller whose session it is, empty for one without a credential;
+    /// absent for the sessions of all callers with this id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
     /// Reason for which the content is needed.
@@ -38,9 +38,15 @@ pub struct SessionWatch {
 impl SessionWatch {
     /// Returns whether it includes the session of a caller.
     pub fn includes(&self, session: &str, caller: &str) -> bool {
-        let is_caller = self.caller.as_ref().is_none_or(|key| key == caller);
-        self.session == session && is_caller
+        let mut callers = self.caller.iter();
+        self.session == session && callers.all(|begin| is_key_begin(begin, caller))
     }
+}
+
+/// Returns whether a text is the begin of a caller's key. The key of a caller without a credential
+/// is empty.
+pub fn is_key_begin(begin: &str, key: &str) -> bool {
+    key.starts_with(begin) && key.is_empty() == begin.is_empty()
 }
 
 /// All watches. Most gateways have none, which is found without a lock.
@@ -108,11 +114,14 @@ mod tests {
         watched.add(watch("one", Some("a")));
         watched.add(watch("one", Some("")));
         watched.add(watch("all", None));
+        watched.add(watch("begin", Some("a")));
 
         let included = |session| ["a", "b", ""].map(|caller| watched.includes(session, caller));
 
         assert_eq!(included("one"), [true, false, true]);
         assert_eq!(included("all"), [true; 3]);
         assert_eq!(included("other"), [false; 3]);
+        assert!(watched.includes("begin", "ab"));
+        assert!(!watched.includes("begin", "ba"));
     }
 }
