@@ -1,6 +1,10 @@
 //! Bundles that a replica refuses: modified, wrongly signed, outdated, failing and hostile ones.
 
-use std::{fs, io::Write, time::Duration};
+use std::{
+    fs,
+    io::Write,
+    time::{Duration, Instant},
+};
 
 use flate2::{Compression, write::GzEncoder};
 
@@ -8,6 +12,7 @@ use super::{
     replicas::{Replica, server_with},
     server::{Files, PolicyServer, Polling, Publisher, denying_files, unsigned},
 };
+use crate::harness::TEST_TIMEOUT;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bundle_with_a_flipped_bit_is_refused_and_the_last_one_is_kept() {
@@ -310,6 +315,38 @@ async fn a_bundle_is_tried_again_when_the_config_file_is_repaired() {
     replica.wait_for_revision("2").await;
 
     assert!(replica.denies("banana").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_of_a_bundle_that_is_tried_again_cause_no_reload() {
+    let publisher = Publisher::new();
+    let server = server_with(&publisher, "apple").await;
+    let replica = Replica::start_from(&server, &publisher).await;
+    let file = replica.folder.path().join("hookgate.yaml");
+    let config = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{config}unknown: 1\n")).unwrap();
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    while replica
+        .operator
+        .metric("hookgate_config_reloads_total{outcome=\"rejected\"}")
+        .await
+        == 0
+    {
+        assert!(Instant::now() < deadline, "the config file is not read");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let policy = "policies: [{ policy: model_allow, models: [m], must_deny: [cases.yaml] }]\n";
+    let cases = "cases: [{ model: other, prompt: hello }]\n";
+    let files = [("hookgate.yaml", policy), ("cases.yaml", cases)];
+
+    server.publish("prod", publisher.signed(publisher.manifest("2"), &files));
+    replica.wait_for_error("`unknown`").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+
+    let log = replica.stop().await;
+    let reloads = log.matches("config reload rejected").count();
+    assert_eq!(reloads, 2, "of the config file and of the bundle: {log}");
+    assert!(!log.contains("failed to watch"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
