@@ -5,12 +5,12 @@ use std::{mem, sync::Arc, time::Duration};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
-use super::replica::Replica;
+use super::{offer::OfferRefusal, replica::Replica};
 use crate::{
     config::{BundleOrigin, SourceSettings},
     observe::BundleFetch,
     sha256::sha256,
-    state::App,
+    state::{App, ReloadCause, ReloadError},
     trial::AgentHandler,
 };
 
@@ -99,23 +99,26 @@ impl BundleFollower<'_> {
         let (index, handler) = (self.index, self.handler);
         let offered =
             tokio::task::spawn_blocking(move || replica.offer(&app, index, &archive, handler));
-        let (outcome, problem, is_transient) = match offered.await {
-            Ok(Ok(outcome)) => (outcome, None, false),
-            Ok(Err(refusal)) => {
-                let problem = Some(refusal.to_string());
-                (BundleFetch::Refused, problem, refusal.is_transient())
+        let (name, bundles) = (&self.origin.name, &self.app.resources.bundles);
+        let refusal = match offered.await {
+            Ok(Ok(outcome)) => {
+                bundles.record_offer(name, None);
+                return outcome;
             }
-            Err(_panicked) => {
-                let problem = Some("the task failed".to_owned());
-                (BundleFetch::Refused, problem, true)
-            }
+            Ok(Err(refusal)) => refusal,
+            Err(_panicked) => ReloadError::Transient("the task failed".to_owned()).into(),
         };
-        if is_transient {
+        if refusal.is_transient() {
             (self.etag, self.last_archive) = (None, None);
         }
-        let bundles = &self.app.resources.bundles;
-        bundles.record_offer(&self.origin.name, problem);
-        outcome
+        let problem = Some(refusal.to_string());
+        if let OfferRefusal::Reload(error) = refusal
+            && bundles.get(name).refused != problem
+        {
+            self.app.record_refusal(ReloadCause::Bundle, error);
+        }
+        bundles.record_offer(name, problem);
+        BundleFetch::Refused
     }
 
     fn record(&self, outcome: BundleFetch) {

@@ -205,7 +205,10 @@ impl Replica {
         let mut refused = None;
         for set in sets {
             if let Err(error) = activate(app, &active, &offered, &set, handler) {
-                refused = refused.or(Some(error));
+                // Of its sets, the one without others comes last: these are no reason then.
+                if set.contains(&index) {
+                    refused = Some(error);
+                }
                 continue;
             }
             for activated in &set {
