@@ -101,8 +101,11 @@ pub(super) async fn readyz(State(app): State<App>) -> Response {
     notes.extend(listed("guards not proven", &snapshot.unproven_guards()));
     let limits = snapshot.shared.limits.as_ref();
     notes.extend(limits.map(|limits| limits_status(limits)));
-    let open = snapshot.upstreams.open_circuits().map(str::to_owned);
-    let open: Vec<String> = open.collect();
+    let open: Vec<String> = snapshot
+        .open_circuits()
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
     notes.extend(listed("circuit breaker open", &open));
     Json(Health::new(&notes.join("; "))).into_response()
 }
@@ -145,7 +148,7 @@ pub(super) async fn metrics(State(app): State<App>) -> Response {
     let snapshot = app.snapshot();
     let guards = snapshot.guard_statuses();
     let guards = guards.map(|status| (status.name, status.proven));
-    let circuits = snapshot.upstreams.circuits();
+    let circuits = snapshot.circuits().into_iter();
     let sessions = snapshot.sessions.store().count();
     let metrics = &app.resources.metrics;
     let trace_bytes = app.resources.trace.status().bytes;

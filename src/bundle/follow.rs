@@ -3,14 +3,19 @@
 use std::{mem, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
-use super::replica::Replica;
+use super::{
+    client::{BundleResponse, FetchError},
+    offer::OfferRefusal,
+    replica::Replica,
+};
 use crate::{
-    config::{BundleOrigin, SourceSettings},
+    backoff::Backoff,
+    config::{BundleOrigin, Config, SourceSettings},
     observe::BundleFetch,
     sha256::sha256,
-    state::App,
+    state::{App, ReloadCause, ReloadError},
     trial::AgentHandler,
 };
 
@@ -29,6 +34,8 @@ pub async fn follow(replica: Arc<Replica>, app: App, handler: AgentHandler) {
             handler,
             etag: None,
             last_archive: None,
+            retry: None,
+            retries: replica.retries(),
         };
         follower.run()
     }));
@@ -46,6 +53,16 @@ struct BundleFollower<'a> {
     etag: Option<String>,
     /// SHA-256 of the last archive.
     last_archive: Option<[u8; 32]>,
+    /// Next attempt with the last archive, if its refusal may pass.
+    retry: Option<BundleRetry>,
+    /// Pauses between attempts with the last archive.
+    retries: Backoff,
+}
+
+/// Attempt with a bundle that was refused: after a pause, or once another config is in use.
+struct BundleRetry {
+    time: Instant,
+    refused_beside: Arc<Config>,
 }
 
 impl BundleFollower<'_> {
@@ -53,18 +70,14 @@ impl BundleFollower<'_> {
         let bundles = &self.app.resources.bundles;
         loop {
             let started = Instant::now();
-            let origin = self.origin_in_use();
-            let response = self.replica.client.fetch(&origin, self.etag.as_deref());
-            let (outcome, is_held) = match response.await {
+            let Some(response) = self.fetch().await else {
+                continue;
+            };
+            let (outcome, is_held) = match response {
                 Ok(response) => {
                     bundles.record_response(&self.origin.name);
                     self.etag = response.etag;
-                    // Compared, because a server may have no entity tags.
-                    let archive = response.archive.filter(|archive| {
-                        let hash = Some(sha256(archive));
-                        mem::replace(&mut self.last_archive, hash) != hash
-                    });
-                    let outcome = match archive {
+                    let outcome = match response.archive {
                         Some(archive) => self.offer(archive).await,
                         None => BundleFetch::Unchanged,
                     };
@@ -84,6 +97,27 @@ impl BundleFollower<'_> {
         }
     }
 
+    /// Fetches the bundle, unless it is the last one. `None` if a refused one is due meanwhile.
+    async fn fetch(&self) -> Option<Result<BundleResponse, FetchError>> {
+        let origin = self.origin_in_use();
+        let is_due = self.is_retry_due();
+        let etag = self.etag.as_deref().filter(|_| !is_due);
+        let response = self.replica.client.fetch(&origin, etag);
+        match self.retry.as_ref().filter(|_| !is_due) {
+            // The server may hold the request for longer.
+            Some(retry) => timeout_at(retry.time, response).await.ok(),
+            None => Some(response.await),
+        }
+    }
+
+    /// Returns whether a bundle that was refused is tried again.
+    fn is_retry_due(&self) -> bool {
+        self.retry.as_ref().is_some_and(|retry| {
+            let config = &self.app.snapshot().config;
+            retry.time <= Instant::now() || !Arc::ptr_eq(config, &retry.refused_beside)
+        })
+    }
+
     /// Returns the origin of the bundle with the token of the config in use.
     fn origin_in_use(&self) -> BundleOrigin {
         let snapshot = self.app.snapshot();
@@ -92,30 +126,44 @@ impl BundleFollower<'_> {
         origin.unwrap_or_else(|| self.origin.clone())
     }
 
-    /// Takes an archive into use on a thread for blocking tasks, if it is valid. One that is refused
-    /// for a reason that may pass is fetched again.
+    /// Takes an archive into use on a thread for blocking tasks, if it is new and valid. One that is
+    /// refused for a reason that may pass is fetched again after a pause.
     async fn offer(&mut self, archive: Vec<u8>) -> BundleFetch {
+        // Compared, because a server may have no entity tags.
+        let hash = Some(sha256(&archive));
+        if mem::replace(&mut self.last_archive, hash) != hash {
+            self.retries.reset();
+        } else if !self.is_retry_due() {
+            return BundleFetch::Unchanged;
+        }
+        self.retry = None;
         let (replica, app) = (Arc::clone(self.replica), self.app.clone());
         let (index, handler) = (self.index, self.handler);
         let offered =
             tokio::task::spawn_blocking(move || replica.offer(&app, index, &archive, handler));
-        let (outcome, problem, is_transient) = match offered.await {
-            Ok(Ok(outcome)) => (outcome, None, false),
-            Ok(Err(refusal)) => {
-                let problem = Some(refusal.to_string());
-                (BundleFetch::Refused, problem, refusal.is_transient())
+        let (name, bundles) = (&self.origin.name, &self.app.resources.bundles);
+        let refusal = match offered.await {
+            Ok(Ok(outcome)) => {
+                bundles.record_offer(name, None);
+                return outcome;
             }
-            Err(_panicked) => {
-                let problem = Some("the task failed".to_owned());
-                (BundleFetch::Refused, problem, true)
-            }
+            Ok(Err(refusal)) => refusal,
+            Err(_panicked) => ReloadError::Transient("the task failed".to_owned()).into(),
         };
-        if is_transient {
-            (self.etag, self.last_archive) = (None, None);
+        if refusal.is_transient() {
+            self.retry = Some(BundleRetry {
+                time: Instant::now() + self.retries.next_delay(),
+                refused_beside: Arc::clone(&self.app.snapshot().config),
+            });
         }
-        let bundles = &self.app.resources.bundles;
-        bundles.record_offer(&self.origin.name, problem);
-        outcome
+        let problem = Some(refusal.to_string());
+        if let OfferRefusal::Reload(error) = refusal
+            && bundles.get(name).refused != problem
+        {
+            self.app.record_refusal(ReloadCause::Bundle, error);
+        }
+        bundles.record_offer(name, problem);
+        BundleFetch::Refused
     }
 
     fn record(&self, outcome: BundleFetch) {

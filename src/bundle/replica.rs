@@ -17,6 +17,7 @@ use super::{
     store::{BundleStore, BundleStoreError},
 };
 use crate::{
+    backoff::Backoff,
     config::{BundleOrigin, BundleTrust, Config, PolicyLayer, PollRange, SourceSettings},
     mutex::Mutex,
     observe::{BundleFetch, BundleStatuses},
@@ -29,6 +30,10 @@ const FIRST_FETCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time between two attempts to fetch the first bundles.
 const FIRST_FETCH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Longest pause before a bundle is tried again that was refused for a reason that may pass, if
+/// `poll` is shorter.
+const MAX_RETRY_PAUSE: Duration = Duration::from_mins(5);
 
 /// Bundles from servers, and those of them that are stored.
 #[derive(Debug)]
@@ -205,7 +210,10 @@ impl Replica {
         let mut refused = None;
         for set in sets {
             if let Err(error) = activate(app, &active, &offered, &set, handler) {
-                refused = refused.or(Some(error));
+                // Of its sets, the one without others comes last: these are no reason then.
+                if set.contains(&index) {
+                    refused = Some(error);
+                }
                 continue;
             }
             for activated in &set {
@@ -220,6 +228,12 @@ impl Replica {
             break;
         }
         refused.map_or(Ok(BundleFetch::Unchanged), Err)
+    }
+
+    /// Returns the pauses before a refused bundle is tried again: its tests and proofs may be slow.
+    pub(super) fn retries(&self) -> Backoff {
+        let longest = self.poll.max;
+        Backoff::new(longest, MAX_RETRY_PAUSE.max(longest))
     }
 
     /// Returns a random time between two requests, so that replicas do not ask at once.

@@ -24,11 +24,7 @@ use std::{mem, path::Path, sync::Arc};
 
 use serde_json::Value;
 
-use self::{
-    hooks::HookBlock,
-    layers::{add_layers, set_layers},
-    loader::Loader,
-};
+use self::{hooks::HookBlock, layers::add_layers, loader::Loader};
 use super::{
     config_document::ConfigDocument,
     overrides::Overrides,
@@ -163,10 +159,10 @@ impl Config {
         loader.fail_if_problems()?;
         loader.warn_of_missing_programs(&config);
         loader.check_layers(&config)?;
+        (config.version, config.files) = (version, loader.watched_files());
         config.warnings = loader.warnings;
-        (config.version, config.files) = (version, loader.files);
         config.document = Arc::new(shown);
-        set_layers(&mut config, loader.layers);
+        config.layers = loader.layers;
         config.texts = Arc::new(mem::take(&mut loader.texts));
         Ok(config)
     }

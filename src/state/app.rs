@@ -151,6 +151,7 @@ impl App {
 
     /// Takes the policies of bundles into use, with the config file and through the checks and
     /// proofs of a reload, after `check` has accepted the config. Blocks like [`Self::reload`].
+    /// Does not record a refusal.
     ///
     /// # Errors
     ///
@@ -161,16 +162,13 @@ impl App {
         check: impl FnOnce(&Config) -> Result<(), ReloadError>,
     ) -> Result<(), ReloadError> {
         let _running = self.reloads.running.lock();
-        let cause = ReloadCause::Bundle;
         let config = self.source().and_then(|source| {
             let config = source.read_layers(layers.to_vec())?;
             check(&config)?;
             Ok(config)
         });
-        let changed = config.and_then(|config| self.apply(config, &cause, None));
-        let changed = changed.map_err(|error| error.named_by_layers(layers));
-        self.record_reload(cause, &changed);
-        changed
+        let changed = config.and_then(|config| self.apply(config, ReloadCause::Bundle, None));
+        changed.map_err(|error| error.named_by_layers(layers))
     }
 
     /// Takes a stored revision into use, through the checks and proofs of a reload. It stays in
@@ -290,8 +288,10 @@ impl App {
         read: impl FnOnce(&ConfigSource) -> Result<Config, ReloadError>,
     ) -> Result<(), ReloadError> {
         let config = self.source().and_then(read);
-        let changed = config.and_then(|config| self.apply(config, &cause, promotion));
-        self.record_reload(cause, &changed);
+        let changed = config.and_then(|config| self.apply(config, cause.clone(), promotion));
+        if let Err(error) = &changed {
+            self.record_refusal(cause, error.clone());
+        }
         changed
     }
 
@@ -300,7 +300,7 @@ impl App {
     fn apply(
         &self,
         config: Config,
-        cause: &ReloadCause,
+        cause: ReloadCause,
         promotion: Option<&PromotionRecord>,
     ) -> Result<(), ReloadError> {
         revisions::check_start_settings(&self.reloads.start, &config)?;
@@ -313,13 +313,16 @@ impl App {
         snapshot.start(&self.resources);
         let promotions = promotion.into_iter().cloned().collect();
         source.append_promotions(promotions, snapshot.audit.as_ref(), &self.resources.tasks);
-        let applied = revision(&snapshot, cause.clone());
+        let applied = revision(&snapshot, cause);
         let previous = self.replace(snapshot);
         previous.proofs.stop();
         self.resources.follow_config(&applied.config);
         revisions::log_removed_guards(&previous.config, &applied.config);
         revisions::log_warnings(&applied.config);
+        let version = &applied.config.version;
+        tracing::info!(config.version = version, "config reloaded");
         self.reloads.revisions.lock().add(applied);
+        self.record_outcome(ReloadOutcome::Applied);
         Ok(())
     }
 
@@ -336,30 +339,22 @@ impl App {
         Ok(built?)
     }
 
-    fn record_reload(&self, cause: ReloadCause, reloaded: &Result<(), ReloadError>) {
-        if let Err(error) = reloaded
-            && (self.resources.shutdown.is_cancelled()
-                || self.reloads.revisions.lock().is_repeated(&cause, error))
-        {
+    /// Records that a config was refused.
+    pub fn record_refusal(&self, cause: ReloadCause, error: ReloadError) {
+        if self.resources.shutdown.is_cancelled() {
             // A shutdown ends checks and proofs, which refuses nothing.
             return;
         }
-        let outcome = match reloaded {
-            Ok(()) => {
-                let version = &self.snapshot().config.version;
-                tracing::info!(config.version = version, "config reloaded");
-                ReloadOutcome::Applied
-            }
-            Err(error) => {
-                tracing::warn!(problems = %error, "config reload rejected");
-                self.reloads.revisions.lock().refused = Some(RefusedReload {
-                    time: Timestamp::now(),
-                    cause,
-                    error: error.clone(),
-                });
-                ReloadOutcome::Rejected
-            }
-        };
+        tracing::warn!(problems = %error, "config reload rejected");
+        self.reloads.revisions.lock().refused = Some(RefusedReload {
+            time: Timestamp::now(),
+            cause,
+            error,
+        });
+        self.record_outcome(ReloadOutcome::Rejected);
+    }
+
+    fn record_outcome(&self, outcome: ReloadOutcome) {
         self.resources.metrics.record_reload(outcome);
         if let Some(source) = &self.reloads.source {
             source.files().notify_reloaded();

@@ -189,13 +189,6 @@ pub(super) fn log_removed_guards(current: &Config, next: &Config) {
 }
 
 impl Revisions {
-    /// Returns whether a bundle that is tried again was refused for the same reason before.
-    pub(super) fn is_repeated(&self, cause: &ReloadCause, error: &ReloadError) -> bool {
-        let refused = self.refused.as_ref();
-        *cause == ReloadCause::Bundle
-            && refused.is_some_and(|last| last.cause == *cause && last.error == *error)
-    }
-
     /// Adds the config that is in use now, unless it is the same as before. The last refused one
     /// no longer matters.
     pub(super) fn add(&mut self, revision: ConfigRevision) {

@@ -4,7 +4,7 @@
 //! assigned by its name, or else by its caller and first prompt. So no request and no session
 //! runs under two configs, but for a session that a change of the share moves.
 
-use std::{sync::Arc, time::Instant};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
@@ -80,6 +80,24 @@ impl Snapshot {
             }
         }
         names
+    }
+
+    /// Returns the names of upstreams, and whether their circuit breakers are open: under this
+    /// config, or under the one that is rolled out.
+    pub fn circuits(&self) -> BTreeMap<&str, bool> {
+        let mut circuits = BTreeMap::new();
+        let arms = [Some(self), self.active_candidate()];
+        let arms = arms.into_iter().flatten();
+        for (name, is_open) in arms.flat_map(|snapshot| snapshot.upstreams.circuits()) {
+            *circuits.entry(name).or_default() |= is_open;
+        }
+        circuits
+    }
+
+    /// Returns the names of upstreams whose circuit breaker is open, as in [`Self::circuits`].
+    pub fn open_circuits(&self) -> Vec<&str> {
+        let open = self.circuits().into_iter().filter(|(_, is_open)| *is_open);
+        open.map(|(name, _)| name).collect()
     }
 
     /// Returns the version that is rolled out, and how far the rollout is.

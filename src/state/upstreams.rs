@@ -43,14 +43,8 @@ impl Upstreams {
         Ok(Self(clients))
     }
 
-    /// Returns the names of upstreams whose circuit breaker is open.
-    pub fn open_circuits(&self) -> impl Iterator<Item = &str> {
-        let open = self.circuits().filter(|(_, is_open)| *is_open);
-        open.map(|(name, _)| name)
-    }
-
     /// Returns the names of upstreams, and whether their circuit breakers are open.
-    pub fn circuits(&self) -> impl Iterator<Item = (&str, bool)> {
+    pub(super) fn circuits(&self) -> impl Iterator<Item = (&str, bool)> {
         let mut seen = Vec::new();
         let clients = self.0.iter().filter(move |(api, _)| {
             let is_new = !seen.contains(&api.upstream());

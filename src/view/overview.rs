@@ -245,7 +245,7 @@ fn last_failure(metrics: &Metrics, export: Export) -> Option<ExportFailureView> 
 
 /// Returns the configured upstreams, and every fallback whose circuit breaker is open.
 fn upstreams(snapshot: &Snapshot) -> Vec<UpstreamStatus> {
-    let open: Vec<&str> = snapshot.upstreams.open_circuits().collect();
+    let open = snapshot.open_circuits();
     let apis = Api::ALL.into_iter();
     let configured = apis.filter(|api| snapshot.upstreams.get(*api).is_some());
     let mut names: Vec<&str> = configured.map(Api::upstream).collect();

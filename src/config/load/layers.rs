@@ -1,6 +1,8 @@
 //! Settings of policy bundles: read, joined with those of the config, and locked against those
 //! below them.
 
+use std::path::PathBuf;
+
 use serde_json::{Map, Value};
 
 use super::loader::Loader;
@@ -47,6 +49,16 @@ pub(super) fn add_layers(
 }
 
 impl Loader {
+    /// Returns the files that are watched. Those of bundles never change: another bundle has
+    /// another folder.
+    pub(super) fn watched_files(&self) -> Vec<PathBuf> {
+        let is_watched = |file: &&PathBuf| {
+            let mut bundles = self.layers.iter().filter(|layer| layer.bundle.is_some());
+            !bundles.any(|layer| file.starts_with(&layer.directory))
+        };
+        self.files.iter().filter(is_watched).cloned().collect()
+    }
+
     /// Checks the policies and hooks of bundles.
     ///
     /// # Errors
@@ -58,20 +70,6 @@ impl Loader {
             .extend(unsigned_commands(&self.layers, config));
         self.fail_if_problems()
     }
-}
-
-/// Sets the bundles of a config. Their files are not watched, because they never change: another
-/// bundle has another folder.
-pub(super) fn set_layers(config: &mut Config, layers: Vec<PolicyLayer>) {
-    let bundles: Vec<_> = layers
-        .iter()
-        .filter_map(|layer| layer.bundle.as_ref())
-        .collect();
-    config.files.retain(|file| {
-        let mut bundles = bundles.iter();
-        !bundles.any(|bundle| file.starts_with(bundle.directory()))
-    });
-    config.layers = layers;
 }
 
 /// Returns a problem for each setting that a bundle must not have. `upper` is the bundle above

@@ -156,7 +156,7 @@ impl Loader {
             Some((file, span.line, span.column))
         });
         problems.dedup();
-        let files = self.files.clone();
+        let files = self.watched_files();
         Err(ConfigError { problems, files })
     }
 

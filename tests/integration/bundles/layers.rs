@@ -1,10 +1,12 @@
 //! Layers: bundles of an organisation and of a team on one replica.
 
+use std::{fs, path::Path, time::Duration};
+
 use serde_json::{Value, json};
 
 use super::{
     replicas::Replica,
-    server::{PolicyServer, Polling, Publisher},
+    server::{PolicyServer, Polling, Publisher, denying_files},
 };
 use crate::harness::prompt;
 
@@ -80,6 +82,80 @@ async fn a_team_cannot_weaken_the_organisation_on_a_replica() {
         "`other` is no model of the organisation"
     );
     assert!(!is_denied("gemini-2.5-pro").await);
+}
+
+/// Publishes a bundle with a guard that needs a file. The bundle and the guard have one name.
+fn publish_needing(server: &PolicyServer, publisher: &Publisher, name: &str, needed: &Path) {
+    let hook = format!(
+        "#!/bin/sh\ntest -e {} || exit 1\ngrep -q {name} && exit 2\nexit 0\n",
+        needed.display()
+    );
+    let config = format!(
+        "hooks: {{ BeforeModel: [{{ hooks: [{{ name: {name}, command: ./hooks/g.sh, \
+         must_deny: [{{ prompt: {name} }}] }}] }}] }}\n"
+    );
+    let files = [("hookgate.yaml", &*config), ("hooks/g.sh", &hook)];
+    server.publish(name, publisher.signed(publisher.manifest("2"), &files));
+}
+
+/// Starts a replica with two bundles without policies.
+async fn replica_without_policies() -> (Replica, PolicyServer, [Publisher; 2]) {
+    let (org, team) = (Publisher::new(), Publisher::new());
+    let server = PolicyServer::start(Polling::Long).await;
+    for (name, publisher) in [("org", &org), ("team", &team)] {
+        let files = [("hookgate.yaml", "policies: []\n")];
+        server.publish(name, publisher.signed(publisher.manifest("1"), &files));
+    }
+    let layers = layer(&server, "org", &org) + &layer(&server, "team", &team);
+    let replica = Replica::start(&format!("  layers:\n{layers}")).await;
+    (replica, server, [org, team])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bundle_is_tried_again_beside_one_whose_tests_fail() {
+    let (replica, server, [org, team]) = replica_without_policies().await;
+    let more = "  - { name: pears pass, expect: { verdict: proceed }, \
+                request: { contents: [{ role: user, parts: [{ text: banana }] }] } }\n";
+    let failing = denying_files("words", "banana").with("tests/words.yaml", more);
+    server.publish("org", org.signed(org.manifest("2"), &failing.as_pairs()));
+    replica.wait_for_error("test `pears pass`").await;
+    let needed = replica.folder.path().join("needed");
+
+    publish_needing(&server, &team, "team", &needed);
+    replica
+        .wait_until(|bundles| {
+            let error = bundles[1]["error"].as_str();
+            error.is_some_and(|error| error.contains("must deny"))
+        })
+        .await;
+    fs::write(&needed, "").unwrap();
+    let bundles = replica
+        .wait_until(|bundles| bundles[1]["revision"] == "2")
+        .await;
+
+    let error = bundles[0]["error"].as_str().unwrap();
+    assert!(error.contains("test `pears pass`"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_bundles_that_are_tried_again_are_logged_once_each() {
+    let (replica, server, [org, team]) = replica_without_policies().await;
+    let needed = replica.folder.path().join("needed");
+    publish_needing(&server, &org, "org", &needed);
+    replica.wait_for_error("must deny").await;
+    publish_needing(&server, &team, "team", &needed);
+    replica
+        .wait_until(|bundles| !bundles[1]["error"].is_null())
+        .await;
+    let seen = server.requests().len();
+    while server.requests().len() < seen + 6 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+
+    let log = replica.stop().await;
+
+    assert_eq!(log.matches("config reload rejected").count(), 2, "{log}");
+    assert_eq!(log.matches("bundle refused").count(), 2, "{log}");
 }
 
 /// Script of an organisation's hook.

@@ -1,6 +1,11 @@
 //! Bundles that a replica refuses: modified, wrongly signed, outdated, failing and hostile ones.
 
-use std::{fs, io::Write, time::Duration};
+use std::{
+    fs,
+    io::Write,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use flate2::{Compression, write::GzEncoder};
 
@@ -8,6 +13,7 @@ use super::{
     replicas::{Replica, server_with},
     server::{Files, PolicyServer, Polling, Publisher, denying_files, unsigned},
 };
+use crate::harness::{TEST_TIMEOUT, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bundle_with_a_flipped_bit_is_refused_and_the_last_one_is_kept() {
@@ -313,11 +319,62 @@ async fn a_bundle_is_tried_again_when_the_config_file_is_repaired() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bundle_is_tried_again_until_its_guards_are_proven() {
+async fn files_of_a_bundle_that_is_tried_again_cause_no_reload() {
     let publisher = Publisher::new();
     let server = server_with(&publisher, "apple").await;
     let replica = Replica::start_from(&server, &publisher).await;
-    let needed = replica.folder.path().join("needed");
+    let file = replica.folder.path().join("hookgate.yaml");
+    let config = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{config}unknown: 1\n")).unwrap();
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    while replica
+        .operator
+        .metric("hookgate_config_reloads_total{outcome=\"rejected\"}")
+        .await
+        == 0
+    {
+        assert!(Instant::now() < deadline, "the config file is not read");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let policy = "policies: [{ policy: model_allow, models: [m], must_deny: [cases.yaml] }]\n";
+    let cases = "cases: [{ model: other, prompt: hello }]\n";
+    let files = [("hookgate.yaml", policy), ("cases.yaml", cases)];
+
+    server.publish("prod", publisher.signed(publisher.manifest("2"), &files));
+    replica.wait_for_error("`unknown`").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+
+    let log = replica.stop().await;
+    let reloads = log.matches("config reload rejected").count();
+    assert_eq!(reloads, 2, "of the config file and of the bundle: {log}");
+    assert!(!log.contains("failed to watch"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bundle_that_stays_unproven_is_tried_again_after_growing_pauses() {
+    let publisher = Publisher::new();
+    let server = server_with(&publisher, "apple").await;
+    let replica = Replica::start_from(&server, &publisher).await;
+    let guard = "          must_deny: [{ prompt: a pear }]\n";
+    let files = denying_files("words", "banana").with("hookgate.yaml", guard);
+    let manifest = publisher.manifest("2");
+    server.publish("prod", publisher.signed(manifest, &files.as_pairs()));
+    replica.wait_for_error("must deny").await;
+    let seen = server.requests().len();
+
+    tokio::time::sleep(Duration::from_secs(3)).await;
+
+    let requests = server.requests().split_off(seen);
+    let fetched = requests.iter();
+    let fetched = fetched.filter(|request| request.header("if-none-match").is_empty());
+    assert!((2..9).contains(&fetched.count()), "{requests:?}");
+    // The server's next bundle is used at once.
+    server.publish("prod", publisher.denying("3", "banana"));
+    replica.wait_for_revision("3").await;
+}
+
+/// Returns a bundle with a guard that denies "banana" if a file exists, which its proof needs.
+fn needing(publisher: &Publisher, needed: &Path) -> Vec<u8> {
     let hook = format!(
         "#!/bin/sh\ntest -e {} || exit 1\ngrep -q banana && exit 2\nexit 0\n",
         needed.display()
@@ -325,8 +382,50 @@ async fn a_bundle_is_tried_again_until_its_guards_are_proven() {
     let config = "hooks: { BeforeModel: [{ hooks: [{ name: g, command: ./hooks/g.sh, \
                   must_deny: [{ prompt: banana }] }] }] }\n";
     let files = [("hookgate.yaml", config), ("hooks/g.sh", &hook)];
+    publisher.signed(publisher.manifest("2"), &files)
+}
 
-    server.publish("prod", publisher.signed(publisher.manifest("2"), &files));
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_ends_the_pause_before_a_bundle_is_tried_again() {
+    let publisher = Publisher::new();
+    let server = PolicyServer::start(Polling::Short).await;
+    server.publish("prod", publisher.denying("1", "apple"));
+    let replica = Replica::start_from(&server, &publisher).await;
+    let needed = replica.folder.path().join("needed");
+    server.publish("prod", needing(&publisher, &needed));
+    replica.wait_for_error("must deny").await;
+    let attempts = || {
+        let requests = server.requests().into_iter();
+        let untagged = requests.filter(|request| request.header("if-none-match").is_empty());
+        untagged.count()
+    };
+    let next_attempt = async || {
+        let (seen, started) = (attempts(), Instant::now());
+        eventually("it is tried again", TEST_TIMEOUT, || attempts() > seen).await;
+        started.elapsed()
+    };
+    // The next pause is at least as long.
+    while next_attempt().await < Duration::from_secs(3) {}
+    // The attempt ends.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+
+    fs::write(&needed, "").unwrap();
+    let started = Instant::now();
+    let reloaded = replica.operator.post("/reload", "").await;
+    assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+    replica.wait_for_revision("2").await;
+
+    assert!(started.elapsed() < Duration::from_secs(2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bundle_is_tried_again_until_its_guards_are_proven() {
+    let publisher = Publisher::new();
+    let server = server_with(&publisher, "apple").await;
+    let replica = Replica::start_from(&server, &publisher).await;
+    let needed = replica.folder.path().join("needed");
+
+    server.publish("prod", needing(&publisher, &needed));
     replica.wait_for_error("must deny").await;
     let seen = server.requests().len();
     while server.requests().len() < seen + 3 {

@@ -14,8 +14,8 @@ use tempfile::TempDir;
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 use crate::harness::{
-    Agent, Browser, ServerProcess, TEST_TIMEOUT, Upstream, decision_log, prompt, respond, run,
-    send_and_read,
+    Agent, Browser, ServerProcess, TEST_TIMEOUT, Upstream, closed_port, decision_log, prompt,
+    respond, run, send_and_read,
 };
 
 /// A gateway that rolls out `next.yaml`, which denies prompts with "banana".
@@ -662,6 +662,39 @@ async fn a_guard_of_the_new_config_that_stops_working_is_unproven() {
             .metric("hookgate_guard_proven{hook=\"words\"}")
             .await,
         0
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_circuit_of_the_new_config_is_shown() {
+    let upstream = Upstream::mock().await;
+    let unused = closed_port();
+    let folder = TempDir::new().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let config = |addr| {
+        format!(
+            "upstreams: {{ gemini: {{ url: \"http://{addr}\", circuit: {{ failures: 1 }} }} }}\n\
+             revisions: {{ path: revisions }}\n"
+        )
+    };
+    write("next.yaml", &config(unused.local_addr().unwrap()));
+    let rollout = "rollout: { to: next.yaml, percent: 100 }\n";
+    write("hookgate.yaml", &(config(upstream.addr) + rollout));
+    let mut served = ServerProcess::folder(folder.path());
+    let (agent, operator) = (Agent::at(served.addr()), Agent::at(served.operators()));
+    let metric = "hookgate_circuit_breaker_open{upstream=\"gemini\"}";
+    assert_eq!(operator.metric(metric).await, 0);
+
+    let answer = agent.generate("m", &prompt("hello")).await;
+
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert_eq!(operator.metric(metric).await, 1);
+    let ready = operator.get("/readyz").await;
+    assert_eq!(ready.json()["status"], "ok; circuit breaker open: gemini");
+    let overview = operator.get("/overview").await.json();
+    assert_eq!(
+        overview["upstreams"],
+        json!([{ "name": "gemini", "circuit_open": true }])
     );
 }
 
