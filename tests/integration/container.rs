@@ -78,7 +78,9 @@ async fn compose_starts_a_gateway_with_hooks_in_front_of_a_mock() {
 fn the_build_of_the_image_has_every_package_of_the_workspace() {
     let ignored = fs::read_to_string(".dockerignore").unwrap();
     let manifest = fs::read_to_string("Cargo.toml").unwrap();
-    let paths = manifest.lines().filter_map(|line| line.split_once("path = \""));
+    let paths = manifest
+        .lines()
+        .filter_map(|line| line.split_once("path = \""));
     let folders: BTreeSet<&str> = paths
         .map(|(_, path)| path.split(['/', '"']).next().unwrap())
         .collect();
