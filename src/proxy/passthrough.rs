@@ -21,16 +21,21 @@ use crate::{
     mutex::Mutex,
     upstream::{
         BodyProgress, OutgoingRequest, RequestBody, UpstreamError,
+        content_headers::{ContentEncoding, encoding},
         headers::{self, ResponseUse},
     },
 };
 
 /// Forwards request and response piece by piece.
 pub(super) async fn forward(
-    context: Box<RequestContext>,
+    mut context: Box<RequestContext>,
     call: Call,
-    body: Body,
+    mut body: Body,
 ) -> Result<Response, ApiError> {
+    if call.operation.embeds() && context.identity.has_token_quota() {
+        // Its tokens are counted by its decoded size.
+        body = Box::pin(decoded(&mut context, body)).await?;
+    }
     let config = &context.snapshot.config;
     let (limit, read_timeout) = (config.limits.body, config.timeouts.body);
     request_body::check_announced(&context.head.headers, limit)?;
@@ -63,6 +68,19 @@ pub(super) async fn forward(
         reply::passed(answer, &context)
     };
     Ok(reply::finish(response, &context.recorder))
+}
+
+/// Returns a body without its `content-encoding`.
+async fn decoded(context: &mut RequestContext, body: Body) -> Result<Body, ApiError> {
+    let is_plain = encoding(&context.head.headers) == ContentEncoding::Identity;
+    if is_plain || body.is_end_stream() {
+        return Ok(body);
+    }
+    let bytes = request_body::read(context, body).await?;
+    let headers = &mut context.head.headers;
+    headers.remove(header::CONTENT_ENCODING);
+    headers.insert(header::CONTENT_LENGTH, bytes.len().into());
+    Ok(bytes.into())
 }
 
 /// The request as it came, but for hop-by-hop headers.

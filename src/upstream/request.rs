@@ -59,6 +59,14 @@ impl BodyProgress {
 }
 
 impl RequestBody {
+    /// Returns the number of bytes, which grows while a streamed body arrives.
+    pub fn size(&self) -> Arc<AtomicUsize> {
+        match self {
+            Self::Buffered(bytes) => Arc::new(bytes.len().into()),
+            Self::Streamed { progress, .. } => Arc::clone(&progress.bytes),
+        }
+    }
+
     pub(super) fn into_http_body(self) -> Body {
         match self {
             Self::Buffered(bytes) => bytes.into(),
