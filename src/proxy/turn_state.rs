@@ -61,7 +61,7 @@ impl<'a> TurnState<'a> {
             expectation: request.expectation,
             hook_context,
             session: None,
-            allowed: AllowedFunctions::All,
+            allowed: AllowedFunctions::default(),
             prompt: String::new(),
             prompt_item: 0,
             sent_texts: BTreeSet::new(),
