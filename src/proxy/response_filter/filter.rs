@@ -88,8 +88,8 @@ impl<'a> ResponseFilter<'a> {
         let upper_plan = upper_plan.filter(|upper| !upper.hooks.is_empty());
         let mut llm_request = CachedRequest::default();
         if !plan.hooks.is_empty() {
-            // Streams may be long, so the form that hooks receive holds no media.
-            llm_request = request.stable_form(plan.detail())?.into();
+            // Streams may be long, so the form holds media only for hooks that receive it.
+            llm_request = request.stable_form(plan.detail(event))?.into();
         }
         Ok(Some(Self {
             context,
