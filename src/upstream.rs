@@ -29,7 +29,7 @@ use self::{
 pub use self::{
     error::UpstreamError,
     recorded_answers::{RecordedAnswers, SentRequest, StoredAnswer},
-    request::{OutgoingRequest, RequestBody},
+    request::{BodyProgress, OutgoingRequest, RequestBody},
     response::UpstreamResponse,
 };
 use crate::{

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use hookgate::{
-    dialect::{self, Call, Detail, Document, RequestLine, TextEditor, TextKind},
+    dialect::{self, AllowedFunctions, Call, Detail, Document, RequestLine, TextEditor, TextKind},
     model::{RequestMutation, ToolConfig},
 };
 use http::Method;
@@ -97,7 +97,8 @@ fn edits(call: &Call, document: &Document) -> Vec<Document> {
     let mut selected = document.clone();
     let names = vec!["f".to_owned()];
     let selection = ToolConfig::read(&json!({ "mode": "ANY", "allowedFunctionNames": names }));
-    if dialect::write_tool_selection(&mut selected, &selection.unwrap()).is_ok() {
+    let (selection, earlier) = (selection.unwrap(), AllowedFunctions::default());
+    if dialect::write_tool_selection(&mut selected, &selection, &earlier).is_ok() {
         reread(&selected);
         all.push(selected);
     }

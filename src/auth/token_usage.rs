@@ -1,5 +1,10 @@
 //! Token usage read from the bytes of a response as they pass.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
 use memchr::memmem;
 
 use crate::{model::CallSize, observe::UsageScanner};
@@ -15,8 +20,10 @@ use crate::{model::CallSize, observe::UsageScanner};
 /// free.
 pub struct UsageReader {
     on_usage: Box<dyn FnMut(u64) + Send>,
-    /// Size of request and response, while the estimate may still be needed.
-    transferred: Option<CallSize>,
+    /// Size of the request, which may still be arriving.
+    request_bytes: Arc<AtomicUsize>,
+    /// Size of the response, while the estimate may still be needed.
+    received: Option<CallSize>,
     /// True if the response is part of the estimate.
     counts_response: bool,
     scanner: UsageScanner,
@@ -28,7 +35,8 @@ impl UsageReader {
     pub fn new(on_usage: impl FnMut(u64) + Send + 'static) -> Self {
         Self {
             on_usage: Box::new(on_usage),
-            transferred: None,
+            request_bytes: Arc::default(),
+            received: None,
             counts_response: true,
             scanner: UsageScanner::default(),
             counted: 0,
@@ -38,26 +46,24 @@ impl UsageReader {
     /// Marks that a model was called with a request of this size. From then on, dropping
     /// the reader without a reported usage charges the estimate. It is that of the request
     /// alone if the model writes no text.
-    pub fn start(&mut self, request_bytes: usize, writes_text: bool) {
+    pub fn start(&mut self, request_bytes: Arc<AtomicUsize>, writes_text: bool) {
+        self.request_bytes = request_bytes;
         self.counts_response = writes_text;
-        self.transferred = Some(CallSize {
-            request_bytes: request_bytes as u64,
-            ..CallSize::default()
-        });
+        self.received = Some(CallSize::default());
     }
 
     /// Marks the call as failed, which costs nothing.
     pub fn cancel(&mut self) {
-        self.transferred = None;
+        self.received = None;
     }
 
     /// Reads the next chunk.
     pub fn read(&mut self, chunk: &[u8]) {
-        if let Some(transferred) = &mut self.transferred
+        if let Some(received) = &mut self.received
             && self.counts_response
         {
-            transferred.response_bytes += chunk.len() as u64;
-            transferred.events += memmem::find_iter(chunk, b"data:").count() as u64;
+            received.response_bytes += chunk.len() as u64;
+            received.events += memmem::find_iter(chunk, b"data:").count() as u64;
         }
         self.scanner.push(chunk);
         let total = self.scanner.reported().total();
@@ -71,26 +77,26 @@ impl UsageReader {
     /// Marks the clean end of the response. One that has reported its usage is paid for.
     pub fn finish(&mut self) {
         if self.counted > 0 {
-            self.transferred = None;
+            self.received = None;
         }
     }
 }
 
 impl Drop for UsageReader {
     fn drop(&mut self) {
-        let Some(transferred) = self.transferred else {
+        let Some(received) = self.received else {
             return;
         };
         let tokens = if self.counted == 0 {
+            let transferred = CallSize {
+                request_bytes: self.request_bytes.load(Relaxed) as u64,
+                ..received
+            };
             transferred.estimated_tokens()
         } else {
             // The reported tokens of the request are exact.
-            let answer = CallSize {
-                request_bytes: 0,
-                ..transferred
-            };
             let reported = self.scanner.reported().answer();
-            answer.estimated_tokens().saturating_sub(reported)
+            received.estimated_tokens().saturating_sub(reported)
         };
         if tokens > 0 {
             (self.on_usage)(tokens);
@@ -100,10 +106,7 @@ impl Drop for UsageReader {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    };
+    use std::sync::atomic::AtomicU64;
 
     use super::*;
 
@@ -112,12 +115,12 @@ mod tests {
         let spent = Arc::<AtomicU64>::default();
         let sink = Arc::clone(&spent);
         let mut reader = UsageReader::new(move |tokens| {
-            sink.fetch_add(tokens, Ordering::Relaxed);
+            sink.fetch_add(tokens, Relaxed);
         });
         for chunk in chunks {
             reader.read(chunk);
         }
-        spent.load(Ordering::Relaxed)
+        spent.load(Relaxed)
     }
 
     #[test]
@@ -155,15 +158,15 @@ mod tests {
         let spent = Arc::<AtomicU64>::default();
         let sink = Arc::clone(&spent);
         let mut reader = UsageReader::new(move |tokens| {
-            sink.fetch_add(tokens, Ordering::Relaxed);
+            sink.fetch_add(tokens, Relaxed);
         });
-        reader.start(40, true);
+        reader.start(Arc::new(40.into()), true);
         reader.read(response);
         if is_complete {
             reader.finish();
         }
         drop(reader);
-        spent.load(Ordering::Relaxed)
+        spent.load(Relaxed)
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::{
     condition::EvalError,
     config::{FailureMode, HookView},
     dialect::Detail,
-    event::{DiagnosticCode, HookRun, RuleId, SkipReason},
+    event::{DiagnosticCode, EventName, HookRun, RuleId, SkipReason},
     observe::recorder::PlanSummary,
 };
 
@@ -57,11 +57,12 @@ impl Plan {
             && hook.is_unproven.load(Ordering::Relaxed)
     }
 
-    /// Detail with which messages are shown to the hooks.
-    pub fn detail(&self) -> Detail {
+    /// Detail with which messages are shown to the hooks on an event.
+    pub fn detail(&self, event: EventName) -> Detail {
         let mut hooks = self.all_hooks();
         // A later hook sees what an earlier one leaves, which can be parts without text.
-        if self.sequential || hooks.any(|hook| hook.protocol.shows_message_parts()) {
+        let is_edited = self.sequential && event == EventName::BeforeModel;
+        if is_edited || hooks.any(|hook| hook.protocol.shows_message_parts()) {
             Detail::Whole
         } else {
             Detail::Texts

@@ -156,8 +156,11 @@ impl CaseRun<'_> {
         let plan = engine.plan(EventName::BeforeModel, scope, subject);
         let mut runs = engine.inspect_request(&plan, scope, &mut request, InspectionPass::First)?;
         if !plan.hooks.is_empty() {
-            let llm_request =
-                dialect::read_stable_form(&request.call, &request.document, plan.detail())?;
+            let llm_request = dialect::read_stable_form(
+                &request.call,
+                &request.document,
+                plan.detail(EventName::BeforeModel),
+            )?;
             let raw = || request.document.to_raw();
             let document = plan.shows_document().then(raw).flatten();
             let document = document.and_then(dialect::shown_to_hooks);
@@ -188,8 +191,9 @@ impl CaseRun<'_> {
         let plan = engine.plan(EventName::AfterModel, scope, subject);
         let model = call.model_name();
         let mut policies = engine.response_policies(&plan, scope, model, document);
-        let llm_request =
-            Arc::new(dialect::read_stable_form(call, document, plan.detail())?.into());
+        let llm_request = Arc::new(
+            dialect::read_stable_form(call, document, plan.detail(EventName::AfterModel))?.into(),
+        );
         let mut chunks = self.chunks(example)?.into_iter().peekable();
         let mut text = String::new();
         while let Some(mut chunk) = chunks.next() {

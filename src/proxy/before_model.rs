@@ -33,7 +33,7 @@ pub(super) async fn run(
     }
     let context = turn.context;
     // The model may be asked again, with the request as it was before hooks.
-    turn.allowed = AllowedFunctions::All;
+    turn.allowed = AllowedFunctions::default();
     let mut plan = turn.plan(EventName::BeforeModel, request);
     if plan.is_empty() {
         clear_denial(turn, request).await;

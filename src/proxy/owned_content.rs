@@ -59,7 +59,7 @@ pub(super) async fn forward_response(
 }
 
 async fn update(context: &RequestContext, call: &Call, body: Body) -> Result<Response, ApiError> {
-    let document = dialect::parse_document(request_body::read(context, body).await?)?;
+    let document = dialect::parse_document(request_body::read_json(context, body).await?)?;
     let mut fields = document.fields();
     if let Some((field, _)) = fields.find(|field| !UPDATABLE_FIELDS.contains(&&*field.0)) {
         let message = format!("`{field}` of cached content cannot be updated");

@@ -1,13 +1,6 @@
 //! Calls without hooks: request and response pass unparsed; only their sizes are checked.
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
@@ -27,17 +20,22 @@ use crate::{
     error::ApiError,
     mutex::Mutex,
     upstream::{
-        OutgoingRequest, RequestBody, UpstreamError,
+        BodyProgress, OutgoingRequest, RequestBody, UpstreamError,
+        content_headers::{ContentEncoding, encoding},
         headers::{self, ResponseUse},
     },
 };
 
 /// Forwards request and response piece by piece.
 pub(super) async fn forward(
-    context: Box<RequestContext>,
+    mut context: Box<RequestContext>,
     call: Call,
-    body: Body,
+    mut body: Body,
 ) -> Result<Response, ApiError> {
+    if call.operation.embeds() && context.identity.has_token_quota() {
+        // Its tokens are counted by its decoded size.
+        body = Box::pin(decoded(&mut context, body)).await?;
+    }
     let config = &context.snapshot.config;
     let (limit, read_timeout) = (config.limits.body, config.timeouts.body);
     request_body::check_announced(&context.head.headers, limit)?;
@@ -51,14 +49,14 @@ pub(super) async fn forward(
     let outgoing_body = if body.is_end_stream() {
         RequestBody::Buffered(Bytes::new())
     } else {
-        let is_complete = Arc::default();
+        let progress = BodyProgress::default();
         let limits = BodyLimits {
             bytes: limit,
             length,
             read_timeout,
         };
-        let body = limited(body, body_error.clone(), limits, Arc::clone(&is_complete));
-        RequestBody::Streamed { body, is_complete }
+        let body = limited(body, body_error.clone(), limits, progress.clone());
+        RequestBody::Streamed { body, progress }
     };
     let outgoing = outgoing(&context, &call, outgoing_body, length)?;
     let sent = upstream_call::send(&context, &call, outgoing, None).await;
@@ -70,6 +68,19 @@ pub(super) async fn forward(
         reply::passed(answer, &context)
     };
     Ok(reply::finish(response, &context.recorder))
+}
+
+/// Returns a body without its `content-encoding`.
+async fn decoded(context: &mut RequestContext, body: Body) -> Result<Body, ApiError> {
+    let is_plain = encoding(&context.head.headers) == ContentEncoding::Identity;
+    if is_plain || body.is_end_stream() {
+        return Ok(body);
+    }
+    let bytes = request_body::read(context, body).await?;
+    let headers = &mut context.head.headers;
+    headers.remove(header::CONTENT_ENCODING);
+    headers.insert(header::CONTENT_LENGTH, bytes.len().into());
+    Ok(bytes.into())
 }
 
 /// The request as it came, but for hop-by-hop headers.
@@ -111,32 +122,33 @@ struct BodyLimits {
     read_timeout: Duration,
 }
 
-/// Returns a request body that fails once it exceeds a limit. `is_complete` is set at its end.
-/// Trailers are not forwarded.
+/// Returns a request body that fails once it exceeds a limit. Trailers are not forwarded.
 fn limited(
     body: Body,
     error_slot: SharedError,
     limits: BodyLimits,
-    is_complete: Arc<AtomicBool>,
+    progress: BodyProgress,
 ) -> Body {
     let pieces = body.into_data_stream();
-    let limited = stream::try_unfold((pieces, 0), move |(mut pieces, seen)| {
-        let (error_slot, is_complete) = (error_slot.clone(), Arc::clone(&is_complete));
+    let limited = stream::try_unfold(pieces, move |mut pieces| {
+        let (error_slot, progress) = (error_slot.clone(), progress.clone());
         async move {
             let error = match timeout(limits.read_timeout, pieces.next()).await {
                 Ok(None) => {
-                    is_complete.store(true, Relaxed);
+                    progress.complete();
                     return Ok(None);
                 }
-                Ok(Some(Ok(piece))) if seen + piece.len() <= limits.bytes => {
-                    let seen = seen + piece.len();
+                Ok(Some(Ok(piece))) => {
+                    let received = progress.add(piece.len());
                     // Nothing is read behind the announced size.
-                    if limits.length == Some(seen) {
-                        is_complete.store(true, Relaxed);
+                    if limits.length == Some(received) {
+                        progress.complete();
                     }
-                    return Ok(Some((piece, (pieces, seen))));
+                    if received <= limits.bytes {
+                        return Ok(Some((piece, pieces)));
+                    }
+                    too_large(limits.bytes)
                 }
-                Ok(Some(Ok(_))) => too_large(limits.bytes),
                 Ok(Some(Err(error))) => ApiError::broken_body(&error),
                 Err(_elapsed) => ApiError::body_timeout(),
             };

@@ -50,7 +50,7 @@ pub(super) async fn read_request(
     if call.retrieves() {
         return retrieval(context, call);
     }
-    let bytes = read(context, body).await?;
+    let bytes = read_json(context, body).await?;
     let length = bytes.len();
     context.record(&ExchangeEvent::RequestRead(&bytes));
     let opened = context
@@ -141,6 +141,15 @@ fn failing_body(error: axum::Error) -> Body {
     Body::from_stream(stream::iter([Err::<Bytes, _>(error)]))
 }
 
+/// Reads the whole body of a request in JSON and decodes it.
+pub(super) async fn read_json(context: &RequestContext, body: Body) -> Result<Bytes, ApiError> {
+    if content_headers::media_type(&context.head.headers) != MediaType::Json {
+        let message = "expected `content-type: application/json` in UTF-8";
+        return Err(ApiError::new(ErrorReason::BadContentType, message));
+    }
+    read(context, body).await
+}
+
 /// Reads the whole body and decodes it.
 pub(super) async fn read(context: &RequestContext, mut body: Body) -> Result<Bytes, ApiError> {
     let config = &context.snapshot.config;
@@ -185,10 +194,6 @@ enum BodyDecoder {
 
 impl BodyDecoder {
     fn new(headers: &HeaderMap, limit: usize) -> Result<Self, ApiError> {
-        if content_headers::media_type(headers) != MediaType::Json {
-            let message = "expected `content-type: application/json` in UTF-8";
-            return Err(ApiError::new(ErrorReason::BadContentType, message));
-        }
         match content_headers::encoding(headers) {
             ContentEncoding::Identity => {
                 let expected = content_length(headers).unwrap_or_default();

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use http::request::Parts;
 
 pub(super) use self::config_assignment::assign;
-use super::{
-    earlier_responses, request_body::content_length, request_context::RequestContext, session_name,
-};
+use super::{earlier_responses, request_context::RequestContext, session_name};
 use crate::{
     auth::Identity,
     dialect::{self, Call, MethodSpec, Operation, RecognizedCall, RequestLine, ResponseStorage},
@@ -137,15 +135,12 @@ pub(super) fn is_hooked(context: &RequestContext, call: &Call) -> bool {
         && (listens(EventName::BeforeToolSelection) || listens(EventName::AfterModel));
     let derived = operation.sends_content() && snapshot.derives_any;
     let is_edited = operation.generates() && call.storage == ResponseStorage::Never;
-    // Texts to embed have no fields that restricted callers may not use. Their tokens are counted
-    // by their size.
-    let has_size = content_length(&context.head.headers).is_some();
-    let is_counted = operation.embeds() && !has_size && context.identity.has_token_quota();
+    // Texts to embed have no fields that restricted callers may not use.
     let is_checked =
         operation.sends_content() && !operation.embeds() && context.identity.is_restricted();
     let is_owned = operation.generates() && earlier_responses::have_owners(call, snapshot);
     let is_recorded = is_owned || operation == Operation::CreateCache;
-    before || around || derived || is_edited || is_checked || is_counted || is_recorded
+    before || around || derived || is_edited || is_checked || is_recorded
 }
 
 /// Refuses a method whose content is not inspected to callers with limits on models, tools or

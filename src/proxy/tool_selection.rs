@@ -38,8 +38,8 @@ pub(super) async fn run(
     let recorder = &turn.context.recorder;
     if let Some(selection) = conclude::<BeforeToolSelection>(recorder, plan.summary(), runs) {
         // Hooks on BeforeModel may have restricted the functions before.
-        let selection = turn.allowed.restrict(&selection);
-        let allowed = dialect::write_tool_selection(&mut request.document, &selection)?;
+        let (document, earlier) = (&mut request.document, &turn.allowed);
+        let allowed = dialect::write_tool_selection(document, &selection, earlier)?;
         if let Some(allowed) = allowed {
             turn.context.record_action(ExchangeAction::Edit);
             turn.allowed = allowed;

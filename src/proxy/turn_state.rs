@@ -61,7 +61,7 @@ impl<'a> TurnState<'a> {
             expectation: request.expectation,
             hook_context,
             session: None,
-            allowed: AllowedFunctions::All,
+            allowed: AllowedFunctions::default(),
             prompt: String::new(),
             prompt_item: 0,
             sent_texts: BTreeSet::new(),
@@ -99,7 +99,7 @@ impl<'a> TurnState<'a> {
         if plan.hooks.is_empty() {
             return Ok(Vec::new());
         }
-        let mut event = event(request.stable_form(plan.detail())?);
+        let mut event = event(request.stable_form(plan.detail(E::NAME))?);
         let document = plan.shows_document().then(|| request.document.to_raw());
         let document = document.flatten().and_then(dialect::shown_to_hooks);
         Ok(run_hooks(plan, self.scope(), &mut event, document.as_deref()).await)

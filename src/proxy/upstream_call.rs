@@ -5,12 +5,8 @@ use http::{HeaderMap, Uri, uri::PathAndQuery};
 use secrecy::ExposeSecret;
 
 use super::{
-    cache_owner, earlier_responses, exchange_events,
-    model_request::ModelRequest,
-    reply::Reply,
-    request_body::{content_length, too_large},
-    request_context::RequestContext,
-    turn_state::TurnState,
+    cache_owner, earlier_responses, exchange_events, model_request::ModelRequest, reply::Reply,
+    request_body::too_large, request_context::RequestContext, turn_state::TurnState,
 };
 use crate::{
     dialect::{self, Call, DialectError, Framing, Operation, RequestField},
@@ -147,9 +143,7 @@ pub(super) async fn send(
         return Ok(exchange_events::record_upstream(&context.recorder, answer));
     };
     if call.operation.generates() || call.operation.embeds() {
-        let length = body.map(Bytes::len);
-        let length = length.or_else(|| content_length(&context.head.headers));
-        usage.start(length.unwrap_or_default(), call.operation.generates());
+        usage.start(outgoing.body.size(), call.operation.generates());
     }
     let sent = call_upstream(context, outgoing, &record_target).await;
     let mut answer = sent.inspect_err(|_| usage.cancel())?;

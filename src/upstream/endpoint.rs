@@ -8,7 +8,7 @@ use http::{
     header::{ACCEPT_ENCODING, HOST},
     uri::{self, Authority, PathAndQuery, Scheme},
 };
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use super::{
     circuit_breaker::{CallGuard, CircuitBreaker},
@@ -115,7 +115,7 @@ impl Endpoint {
         timeouts: Timeouts,
         on_attempt: &dyn Fn(),
     ) -> impl Future<Output = Result<UpstreamResponse, UpstreamError>> + use<> {
-        let is_complete = outgoing.body.completion();
+        let completed = outgoing.body.completed();
         let key_mask = KeyMask::from_request_headers(&outgoing.headers);
         if key_mask.is_some() {
             let identity = HeaderValue::from_static("identity");
@@ -124,16 +124,19 @@ impl Endpoint {
         let started = self.circuit_breaker.start_call().and_then(|call| {
             let request = self.request(outgoing)?;
             on_attempt();
-            Ok((
-                call,
-                timeout(timeouts.first_byte, self.client.send(request)),
-            ))
+            Ok((call, self.client.send(request)))
         });
         async move {
-            let (call, response) = started?;
-            let Ok(response) = response.await else {
-                // The sender of a streamed body may be what is slow.
-                if is_complete() {
+            let (call, mut response) = started?;
+            let first_byte = timeouts.first_byte;
+            let mut answered = timeout(first_byte, &mut response).await;
+            let completed = *completed.lock();
+            if let (Err(_), Some(completed)) = (&answered, completed) {
+                // The sender of a streamed body has used a part of the time.
+                answered = timeout_at(completed + first_byte, response).await;
+            }
+            let Ok(response) = answered else {
+                if completed.is_some() {
                     call.record_failure("timeout");
                 }
                 return Err(UpstreamError::Timeout);

@@ -2,13 +2,14 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering::Relaxed},
+    atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{HeaderMap, Method, uri::PathAndQuery};
+use tokio::time::Instant;
 
 use crate::mutex::Mutex;
 
@@ -33,12 +34,39 @@ pub enum RequestBody {
     Streamed {
         /// The body as it arrives.
         body: Body,
-        /// Set once the agent has sent all of it. From then on, only upstream can delay the call.
-        is_complete: Arc<AtomicBool>,
+        /// Part of it that has arrived.
+        progress: BodyProgress,
     },
 }
 
+/// Part of a streamed body that the agent has sent. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct BodyProgress {
+    bytes: Arc<AtomicUsize>,
+    completed: Arc<Mutex<Option<Instant>>>,
+}
+
+impl BodyProgress {
+    /// Adds a piece. Returns the number of bytes so far.
+    pub fn add(&self, bytes: usize) -> usize {
+        self.bytes.fetch_add(bytes, Relaxed) + bytes
+    }
+
+    /// Marks that the agent has sent all of it. From then on, only upstream can delay the call.
+    pub fn complete(&self) {
+        self.completed.lock().get_or_insert_with(Instant::now);
+    }
+}
+
 impl RequestBody {
+    /// Returns the number of bytes, which grows while a streamed body arrives.
+    pub fn size(&self) -> Arc<AtomicUsize> {
+        match self {
+            Self::Buffered(bytes) => Arc::new(bytes.len().into()),
+            Self::Streamed { progress, .. } => Arc::clone(&progress.bytes),
+        }
+    }
+
     pub(super) fn into_http_body(self) -> Body {
         match self {
             Self::Buffered(bytes) => bytes.into(),
@@ -46,25 +74,24 @@ impl RequestBody {
         }
     }
 
-    /// Returns a function that returns whether the agent has sent all of the body.
-    pub(super) fn completion(&self) -> impl Fn() -> bool + use<> {
-        let is_complete = match self {
-            Self::Buffered(_) => None,
-            Self::Streamed { is_complete, .. } => Some(Arc::clone(is_complete)),
-        };
-        move || is_complete.as_ref().is_none_or(|flag| flag.load(Relaxed))
+    /// Returns the time at which the agent had sent all of the body, which is set then.
+    pub(super) fn completed(&self) -> Arc<Mutex<Option<Instant>>> {
+        match self {
+            Self::Buffered(_) => Arc::new(Mutex::new(Some(Instant::now()))),
+            Self::Streamed { progress, .. } => Arc::clone(&progress.completed),
+        }
     }
 
     /// Returns the body for a first address, and a function that returns it for another
     /// one, unless the first has begun to read a stream.
     pub(super) fn share(self) -> (Self, Box<dyn FnOnce() -> Option<Self> + Send>) {
-        let (stream, is_complete) = match self {
+        let (stream, progress) = match self {
             Self::Buffered(bytes) => {
                 let first = bytes.clone();
                 let second = || Some(Self::Buffered(bytes));
                 return (Self::Buffered(first), Box::new(second));
             }
-            Self::Streamed { body, is_complete } => (Arc::new(Mutex::new(Some(body))), is_complete),
+            Self::Streamed { body, progress } => (Arc::new(Mutex::new(Some(body))), progress),
         };
         let unread = Arc::clone(&stream);
         let take = |stream: &Mutex<Option<Body>>| {
@@ -75,7 +102,7 @@ impl RequestBody {
             let body = take(&stream);
             body.unwrap_or_default().into_data_stream()
         });
-        let streamed = move |body| Self::Streamed { body, is_complete };
+        let streamed = move |body| Self::Streamed { body, progress };
         let first = streamed.clone()(Body::from_stream(pieces.flatten()));
         (first, Box::new(move || take(&unread).map(streamed)))
     }

@@ -13,7 +13,7 @@ use std::{
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     time::sleep,
 };
 
@@ -171,6 +171,35 @@ async fn a_stalled_request_body_does_not_open_the_circuit_breaker() {
         )
         .await
     );
+}
+
+#[tokio::test]
+async fn an_agent_that_holds_its_body_back_leaves_upstream_its_time() {
+    let upstream = Upstream::raw(|_, mut socket| async move {
+        sleep(Duration::from_secs(1)).await;
+        let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
+             content-length: 2\r\nconnection: close\r\n\r\n{}";
+        socket.write_all(answer.as_bytes()).await.unwrap();
+    })
+    .await;
+    let (circuit, timeouts) = ("circuit: { failures: 1 }", "timeouts: { first_byte: 2s }");
+    let gate = start_gateway(&upstream, upstream.addr, circuit, timeouts).await;
+    let body = prompt("hello").to_string();
+    let (last, rest) = (&body[body.len() - 1..], &body[..body.len() - 1]);
+    let mut socket = TcpStream::connect(gate.agents).await.unwrap();
+    let head = format!(
+        "POST {GENERATE} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{rest}",
+        body.len()
+    );
+
+    socket.write_all(head.as_bytes()).await.unwrap();
+    sleep(Duration::from_millis(1500)).await;
+    socket.write_all(last.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use serde_json::Map;
 
 use super::*;
 use crate::{
-    event::{BeforeTool, Context, EventKind, EventName},
+    event::{BeforeTool, Context, EventKind},
     hook::{ConditionSubject, HookTable},
 };
 
@@ -137,4 +137,16 @@ fn hooks_of_a_bundle_above_run_last_and_are_selected_anew() {
     plan.reselect_upper(&again.hooks);
     assert_eq!(names(&again.hooks), ["./g", "./w"]);
     assert_eq!((skipped, plan.skipped.len()), (1, 0));
+}
+
+#[test]
+fn only_a_sequence_of_hooks_that_edit_messages_reads_them_whole() {
+    let plan = Plan {
+        sequential: true,
+        ..Plan::default()
+    };
+
+    assert_eq!(plan.detail(EventName::BeforeModel), Detail::Whole);
+    assert_eq!(plan.detail(EventName::BeforeToolSelection), Detail::Texts);
+    assert_eq!(plan.detail(EventName::AfterModel), Detail::Texts);
 }

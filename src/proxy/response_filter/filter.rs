@@ -75,7 +75,7 @@ impl<'a> ResponseFilter<'a> {
         let is_hooked = !plan.is_empty()
             || fires_before_tool
             || turn.derives(EventName::AfterAgent)
-            || allowed != AllowedFunctions::All;
+            || !allowed.is_all();
         // A summary of the conversation replaces it in later requests, which are matched to the
         // session by the summary.
         let is_summary = turn.role == CallRole::Helper && context.snapshot.derives_any;
@@ -88,8 +88,8 @@ impl<'a> ResponseFilter<'a> {
         let upper_plan = upper_plan.filter(|upper| !upper.hooks.is_empty());
         let mut llm_request = CachedRequest::default();
         if !plan.hooks.is_empty() {
-            // Streams may be long, so the form that hooks receive holds no media.
-            llm_request = request.stable_form(plan.detail())?.into();
+            // Streams may be long, so the form holds media only for hooks that receive it.
+            llm_request = request.stable_form(plan.detail(event))?.into();
         }
         Ok(Some(Self {
             context,
@@ -132,9 +132,7 @@ impl<'a> ResponseFilter<'a> {
 
     /// Returns whether a call in the response may be denied.
     pub fn may_deny_calls(&self) -> bool {
-        self.fires_before_tool
-            || self.allowed != AllowedFunctions::All
-            || self.first_policies.withhold_calls()
+        self.fires_before_tool || !self.allowed.is_all() || self.first_policies.withhold_calls()
     }
 
     /// Returns whether a chunk passes without waiting for hooks.
@@ -363,7 +361,7 @@ impl<'a> ResponseFilter<'a> {
 
     /// Withholds calls of functions that were not selected.
     fn withhold_unselected(&mut self, chunk: &mut ResponseDocument) -> Result<(), DialectError> {
-        if self.allowed == AllowedFunctions::All {
+        if self.allowed.is_all() {
             return Ok(());
         }
         let mut refuse = |call: &FunctionCall| {

@@ -155,6 +155,48 @@ async fn an_embedding_without_a_count_costs_an_estimate_of_its_request() {
 }
 
 #[tokio::test]
+async fn an_embedding_that_is_not_read_costs_an_estimate_of_its_decoded_request() {
+    let upstream = Upstream::with(|_| respond(200, "application/json", "{}")).await;
+    let caller = auth(&[("team-a", ", tokens_per_day: 9000")]);
+    let config = format!(
+        "upstreams: {{ openai: {{ url: \"http://{}\" }} }}\n{caller}",
+        upstream.addr
+    );
+    let gate = TestGateway::start(&upstream, &config).await;
+    let body = json!({ "model": "m", "input": vec![15339; 800] }).to_string();
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(body.as_bytes()).unwrap();
+    let gzip = encoder.finish().unwrap();
+    assert!(gzip.len() < 200);
+    let sized = |length: usize| format!("content-length: {length}\r\n\r\n");
+    let chunked = |length: usize| format!("transfer-encoding: chunked\r\n\r\n{length:x}\r\n");
+    let compressed = "content-encoding: gzip\r\n";
+    for (index, (encoding, body_head, sent, end)) in [
+        ("", sized(body.len()), body.as_bytes(), ""),
+        ("", chunked(body.len()), body.as_bytes(), "\r\n0\r\n\r\n"),
+        (compressed, sized(gzip.len()), &gzip[..], ""),
+        (compressed, chunked(gzip.len()), &gzip[..], "\r\n0\r\n\r\n"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let head = format!(
+            "POST /v1/embeddings HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+             x-hookgate-key: team-a-key\r\n{encoding}{body_head}"
+        );
+        let request = [head.as_bytes(), sent, end.as_bytes()].concat();
+
+        let answer = crate::harness::send_and_read(gate.agents, &request).await;
+
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        let spent = (index + 1) * body.len().div_ceil(4);
+        let line = format!("hookgate_caller_tokens_total{{caller=\"team-a\"}} {spent}\n");
+        let metrics = gate.operator().get("/metrics").await;
+        assert!(metrics.text().contains(&line), "{}", metrics.text());
+    }
+}
+
+#[tokio::test]
 async fn a_disconnected_caller_is_charged_an_estimate_of_its_tokens() {
     // Sends part of an answer or nothing, then stalls until the agent disconnects.
     let upstream = Upstream::raw(async |asked, mut socket| {

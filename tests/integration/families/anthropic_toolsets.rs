@@ -167,6 +167,35 @@ async fn tools_of_a_toolset_are_selected() {
 }
 
 #[tokio::test]
+async fn a_selection_of_a_tool_and_one_of_its_toolset_allow_the_tool() {
+    for (first, second, allowed) in [
+        ("computer", "left_click", true),
+        ("left_click", "computer", true),
+        ("computer", "look", false),
+        ("key", "left_click", false),
+    ] {
+        let upstream = model_calling(&["left_click"]).await;
+        let select = |name| json!({ "mode": "ANY", "allowedFunctionNames": [name] });
+        let list = hook::request(&json!({ "toolConfig": select(first) }));
+        let hooks = hook::config(&[
+            ("BeforeModel", hook::printing("first", &list)),
+            (
+                "BeforeToolSelection",
+                hook::printing("second", &hook::tools(&select(second))),
+            ),
+        ]);
+        let gateway = FAMILY.gateway(&upstream, &hooks).await;
+
+        let answer = ask(&gateway, &request()).await;
+
+        let calls = FAMILY.parse(false, &answer).calls;
+        assert_eq!(!calls.is_empty(), allowed, "{first}, {second}");
+        let is_offered = upstream.requests()[0].json()["tool_choice"] == json!({ "type": "any" });
+        assert_eq!(is_offered, allowed, "{first}, {second}");
+    }
+}
+
+#[tokio::test]
 async fn a_call_with_a_toolset_alone_is_the_main_call_of_its_agent() {
     let upstream = model_calling(&["left_click"]).await;
     let hooks = hook::config(&[("BeforeAgent", hook::printing("seen", &json!({})))]);

@@ -140,7 +140,9 @@ impl Patch<'_> {
         }
         self.parameters(document, mutation)?;
         match mutation.tool_config() {
-            Some(selection) => write_tool_selection(document, &selection),
+            Some(selection) => {
+                write_tool_selection(document, &selection, &AllowedFunctions::default())
+            }
             None => Ok(None),
         }
     }

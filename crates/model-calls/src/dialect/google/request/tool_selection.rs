@@ -9,53 +9,67 @@ use crate::{
         google::{
             fields::TOOL_CONFIG,
             part::FunctionCall,
-            request::tool_declarations::{CALLING_CONFIG, keep_declarations, offered_functions},
+            request::tool_declarations::{
+                CALLING_CONFIG, OfferedTool, keep_declarations, offered_functions,
+            },
         },
     },
     model::{FunctionCallingMode, ToolConfig},
 };
 
-/// The functions that a response may call.
+/// The functions that a response may call: those on every list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum AllowedFunctions {
-    /// Every function that the request declares.
-    #[default]
-    All,
-    /// The listed functions and no others.
-    Only(Vec<String>),
+pub struct AllowedFunctions {
+    lists: Vec<Vec<String>>,
 }
 
 impl AllowedFunctions {
-    /// Returns what both a selection and this one allow.
-    #[must_use]
-    pub fn restrict(&self, selection: &ToolConfig) -> ToolConfig {
-        match self {
-            Self::All => selection.clone(),
-            Self::Only(names) => selection.intersect(&ToolConfig::only(names)),
-        }
+    /// Returns whether every function that the request declares is allowed.
+    pub const fn is_all(&self) -> bool {
+        self.lists.is_empty()
     }
 
-    /// Returns whether a response may make the call: its function or its toolset is listed.
+    /// Returns whether a response may make the call: each list has its function or its toolset.
     pub fn includes(&self, call: &FunctionCall) -> bool {
-        match self {
-            Self::All => true,
-            Self::Only(names) => call.names().any(|name| names.iter().any(|one| one == name)),
+        let is_on = |names: &Vec<String>| call.names().any(|name| names.iter().any(|n| n == name));
+        self.lists.iter().all(is_on)
+    }
+
+    /// Returns what both a selection and the lists allow.
+    fn restrict(&self, selection: &ToolConfig, declared: &[OfferedTool]) -> ToolConfig {
+        let find = |name: &str| declared.iter().find(|tool| tool.name == name);
+        let is_member = |name: &str, toolset: &str| {
+            find(toolset).is_some_and(|tool| tool.is_toolset) && find(name).is_none()
+        };
+        let mut restricted = selection.clone();
+        for list in &self.lists {
+            let mut names = list.clone();
+            for name in &selection.allowed_function_names {
+                let mut list = list.iter();
+                if list.any(|other| is_member(name, other) || is_member(other, name)) {
+                    names.push(name.clone());
+                }
+            }
+            restricted = restricted.intersect(&ToolConfig::only(&names));
         }
+        restricted
     }
 }
 
-/// Writes a selection of tools into a request. Undeclared names are ignored, unless they may be
-/// those of a toolset's members. Returns the functions that remain; `None` if the request declares
-/// none.
+/// Writes what both a selection of tools and an earlier one allow into a request. Undeclared names
+/// are ignored, unless they may be those of a toolset's members. Returns the functions that remain;
+/// `None` if the request declares none.
 pub fn write_tool_selection(
     document: &mut Document,
     selection: &ToolConfig,
+    earlier: &AllowedFunctions,
 ) -> Result<Option<AllowedFunctions>> {
     use FunctionCallingMode as Mode;
     let declared = offered_functions(document)?;
     if declared.is_empty() {
         return Ok(None);
     }
+    let selection = earlier.restrict(selection, &declared);
     let is_declared = |name: &String| declared.iter().any(|function| function.name == *name);
     let has_toolset = declared.iter().any(|function| function.is_toolset);
     let selected = &selection.allowed_function_names;
@@ -83,11 +97,12 @@ pub fn write_tool_selection(
             names.contains(&function.name) || function.is_toolset && has_members
         })?;
     }
-    let allowed = match mode {
-        Mode::None => AllowedFunctions::Only(Vec::new()),
-        Mode::Any | Mode::Auto if names.is_empty() => AllowedFunctions::All,
-        Mode::Any | Mode::Auto => AllowedFunctions::Only(names),
-    };
+    let mut allowed = earlier.clone();
+    match mode {
+        Mode::None => allowed.lists.push(Vec::new()),
+        Mode::Any | Mode::Auto if names.is_empty() => (),
+        Mode::Any | Mode::Auto => allowed.lists.push(names),
+    }
     Ok(Some(allowed))
 }
 
@@ -102,13 +117,14 @@ mod tests {
     fn selected(text: &str, selection: &Value) -> (Option<AllowedFunctions>, String) {
         let mut document = parse_document(Bytes::from(text.to_owned())).unwrap();
         let selection = ToolConfig::read(selection).unwrap();
-        let selected = write_tool_selection(&mut document, &selection).unwrap();
+        let earlier = AllowedFunctions::default();
+        let selected = write_tool_selection(&mut document, &selection, &earlier).unwrap();
         (selected, document.to_text())
     }
 
     fn only(names: &[&str]) -> AllowedFunctions {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        AllowedFunctions::Only(names)
+        AllowedFunctions { lists: vec![names] }
     }
 
     const TWO: &str = r#"{"tools":[{"function_declarations":[{"name":"a"},{"name":"b"}]},{"googleSearch":{}},{"functionDeclarations":[{"name":"c"}]}]}"#;
@@ -174,7 +190,7 @@ mod tests {
     fn other_tool_settings_are_kept() {
         let text = r#"{"tools":[{"functionDeclarations":[{"name":"a"}]}],"tool_config":{"retrieval_config":{"x":1.0},"function_calling_config":{"mode":"ANY"}}}"#;
         let (bound, text) = selected(text, &json!({"mode": "AUTO"}));
-        assert_eq!(bound, Some(AllowedFunctions::All));
+        assert_eq!(bound, Some(AllowedFunctions::default()));
         assert!(text.ends_with(r#""tool_config":{"retrieval_config":{"x":1.0},"function_calling_config":{"mode":"AUTO"}}}"#));
     }
 

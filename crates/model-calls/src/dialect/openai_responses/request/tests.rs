@@ -7,8 +7,8 @@ use crate::{
     dialect::{
         RequestLine,
         google::{
-            Detail, History, append_contents, read_stable_form, withhold_tools, write_request,
-            write_tool_selection,
+            AllowedFunctions, Detail, History, append_contents, read_stable_form, withhold_tools,
+            write_request, write_tool_selection,
         },
         openai_responses::fields::parse,
         recognize_call,
@@ -661,7 +661,7 @@ fn a_selection_of_tools_is_written() {
     let choice = |selection: Value| {
         let mut opened = Opened::new(&request());
         let selection = ToolConfig::read(&selection).unwrap();
-        write_tool_selection(&mut opened.form, &selection).unwrap();
+        write_tool_selection(&mut opened.form, &selection, &AllowedFunctions::default()).unwrap();
         opened.close()
     };
     let closed = choice(json!({ "mode": "NONE" }));
