@@ -164,3 +164,32 @@ fn a_text_with_an_empty_field_for_a_refusal_is_a_text() {
         .find(|event| event["type"] == "response.content_part.done");
     assert_eq!(done.unwrap()["part"]["type"], "output_text");
 }
+
+#[test]
+fn a_text_behind_a_refusal_whose_item_did_not_begin_is_a_message() {
+    let mut data = stream_of("r1", &[text(&["I cannot"]), text(&["Hello"])]);
+    let last = data.pop().unwrap();
+    let is_delta = |data: &Bytes| data.windows(6).any(|part| part == b".delta");
+    data.retain(is_delta);
+    let renamed = String::from_utf8(data[0].to_vec()).unwrap();
+    data[0] = renamed.replace("output_text", "refusal").into();
+    let done = named(
+        "response.output_text.done",
+        json!({ "output_index": 1, "content_index": 0, "text": "Hello" }),
+    );
+    let refusal = json!({ "type": "refusal", "refusal": "I cannot" });
+
+    for second in [data[1].clone(), done.to_string().into()] {
+        let stream = written(&chunks_of(&[data[0].clone(), second, last.clone()]));
+        let last = parsed(&stream).pop().unwrap();
+        let blocks = blocks(&last["response"]);
+        assert_eq!(blocks[0], refusal, "{stream}");
+        assert_eq!(blocks[1]["text"], "Hello", "{stream}");
+    }
+
+    let stream = denied_after(&data, 1);
+    let last = parsed(&stream).pop().unwrap();
+    let blocks = blocks(&last["response"]);
+    assert_eq!(blocks[0], refusal, "{stream}");
+    assert_eq!(blocks[1]["type"], "output_text", "{stream}");
+}
