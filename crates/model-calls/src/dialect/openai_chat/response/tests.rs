@@ -287,3 +287,22 @@ fn calls_outside_of_the_message_are_refused() {
         form(&in_choice(empty));
     }
 }
+
+#[test]
+fn a_text_in_the_place_of_a_refusal_and_a_thought_is_a_refusal() {
+    for content in ["null", "[]"] {
+        let body = |thought: &str, refusal: &str| {
+            format!(
+                r#"{{"choices":[{{"message":{{"content":{content},"reasoning_content":"{thought}","refusal":"{refusal}"}},"finish_reason":"stop"}}]}}"#
+            )
+        };
+        check(
+            &body("Hm", "I cannot"),
+            |form| {
+                let text = json!({ "text": "Sorry.", "hookgateRefusal": true });
+                form["candidates"][0]["content"]["parts"] = json!([text]);
+            },
+            &body("", "Sorry."),
+        );
+    }
+}
