@@ -306,3 +306,21 @@ fn a_text_in_the_place_of_a_refusal_and_a_thought_is_a_refusal() {
         );
     }
 }
+
+#[test]
+fn the_refusals_of_two_answers_are_paragraphs() {
+    let part = |text: &str, mark: Value| json!({ "text": text, "hookgateRefusal": mark });
+    let parts = [
+        part("I cannot", true.into()),
+        part("Still no", "next".into()),
+    ];
+    let form = json!({ "candidates": [{ "content": { "parts": parts } }] });
+    let form = Document::from_checked(form.to_string().into()).unwrap();
+
+    let body: Value = serde_json::from_slice(&synthetic_body(&form).unwrap()).unwrap();
+
+    assert_eq!(
+        body["choices"][0]["message"]["refusal"],
+        "I cannot\n\nStill no"
+    );
+}

@@ -100,6 +100,31 @@ fn a_whole_answer_of_a_text_and_a_refusal_is_complete() {
     );
 }
 
+#[test]
+fn the_refusals_of_two_answers_are_two_blocks() {
+    let answer = |id: &str, pieces: &[&str]| -> Vec<ResponseDocument> {
+        let data = refusal(pieces).into_iter().map(|data| {
+            let text = String::from_utf8(data.to_vec()).unwrap();
+            text.replace("r1", id).into()
+        });
+        chunks_of(&data.collect::<Vec<_>>())
+    };
+    let mut chunks = answer("r1", &["I can", "not"]);
+    chunks.pop();
+    let mut sent = [0].into();
+    for mut chunk in answer("r2", &["Still", " no"]) {
+        chunk.start_paragraphs(&mut sent).unwrap();
+        chunks.push(chunk);
+    }
+
+    let responses = crate::dialect::of(crate::dialect::Api::OpenAiResponses);
+    let body = responses.close_response(&merged(chunks)).unwrap();
+
+    let blocks = blocks(&serde_json::from_slice(&body).unwrap());
+    let texts = [&blocks[0]["refusal"], &blocks[1]["refusal"]];
+    assert_eq!(texts, ["I cannot", "Still no"]);
+}
+
 /// Deltas of a stream: the types of their events and their texts.
 fn deltas(stream: &str) -> Vec<(String, String)> {
     let events = parsed(stream).into_iter();
