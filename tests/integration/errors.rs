@@ -120,6 +120,19 @@ async fn a_body_that_hooks_cannot_read_is_refused() {
 }
 
 #[tokio::test]
+async fn too_many_contents_are_refused_without_derived_events() {
+    let upstream = Upstream::mock().await;
+    let contents = vec![r#"{"role":"user","parts":[]}"#; (1 << 16) + 1].join(",");
+    let many = format!(r#"{{"contents":[{contents}]}}"#);
+    for hooks in ["policies: [{ policy: redact }]", HOOKED] {
+        let gate = TestGateway::start(&upstream, hooks).await;
+        let answer = gate.agent().post(GENERATE, many.clone()).await;
+        assert_refused(&answer, 400, "BAD_DOCUMENT");
+    }
+    assert!(upstream.requests().is_empty());
+}
+
+#[tokio::test]
 async fn oversized_bodies_are_refused_with_413() {
     let upstream = Upstream::mock().await;
     let piece = Bytes::from(vec![b' '; 1 << 20]);

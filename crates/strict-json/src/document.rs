@@ -1,5 +1,7 @@
 //! JSON objects whose fields are read on demand and edited in place.
 
+mod size;
+
 use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use bytes::Bytes;

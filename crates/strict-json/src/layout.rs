@@ -120,6 +120,21 @@ impl Layout {
         })
     }
 
+    /// Returns the number of recorded values within a value, itself included.
+    pub(super) fn size(&self, number: usize) -> usize {
+        let value = self.values.get(number);
+        value.map_or(0, |value| value.next as usize - number)
+    }
+
+    /// Returns the number of recorded values `levels` below a value.
+    pub(super) fn count(&self, number: usize, levels: usize) -> usize {
+        let Some(levels) = levels.checked_sub(1) else {
+            return 1;
+        };
+        let within = self.within(number).unwrap_or_default();
+        within.map(|index| self.count(index, levels)).sum()
+    }
+
     /// Returns the position of a value.
     #[inline]
     pub fn place(&self, number: usize) -> Option<Range<usize>> {

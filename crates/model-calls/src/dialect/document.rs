@@ -29,6 +29,10 @@ const FREE_FORM: &FreeFields = &FreeFields::new(&[
     free("schema"),
 ]);
 
+/// Most elements of a conversation or a batch, and most parts of all its elements together. An
+/// empty one takes many times its bytes in memory.
+const MAX_ELEMENTS: usize = 1 << 16;
+
 const fn free(name: &'static str) -> FreeField {
     FreeField::new(name, 1)
 }
@@ -191,6 +195,27 @@ pub fn repeated(document: &Document, field: &[&str]) -> Result<Option<Vec<Docume
         return Ok(document.child(field)?.map(|only| vec![only]));
     }
     document.children(field)
+}
+
+/// Refuses a list with too many elements or parts, before any of them is read. The parts are
+/// `levels` below the list.
+///
+/// # Errors
+///
+/// Fails for such a list.
+pub fn check_length(document: &Document, list: &[&str], levels: usize) -> Result<()> {
+    // Most requests have fewer values in all, of any kind.
+    if document.values() <= MAX_ELEMENTS {
+        return Ok(());
+    }
+    // An only element in the place of a list is a level nearer to its parts.
+    let levels = levels - usize::from(is_object(document, list)?);
+    if document.count(list, 1)?.max(document.count(list, levels)?) > MAX_ELEMENTS {
+        let field = list.first().copied().unwrap_or_default();
+        let expected = "a list of at most 65,536 elements with 65,536 parts in all";
+        return Err(field_error(field, expected));
+    }
+    Ok(())
 }
 
 /// Returns the elements of a repeated field like [`repeated`], as JSON.

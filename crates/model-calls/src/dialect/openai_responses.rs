@@ -30,7 +30,7 @@ use crate::{
         api_dialect::{Dialect, OpenedRequest, ReadChunks, WriteChunks},
         call::Call,
         content_reference::ContentReference,
-        document::Document,
+        document::{Document, check_length},
         error::Result,
         google::response::document::ResponseDocument,
         method::{Api, Framing, MethodSpec, Operation},
@@ -80,6 +80,7 @@ impl Dialect for OpenAiResponses {
                 form
             }
             _ => {
+                check_length(&body, fields::INPUT, 3)?;
                 request::refuse_references(&body, call.allowed_fields)?;
                 request::read_content_form(&body)?
             }

@@ -2,6 +2,7 @@
 
 mod answer_texts;
 mod malformed_streams;
+mod many_elements;
 mod recording_editor;
 
 use serde_json::Value;

@@ -45,6 +45,9 @@ pub struct LlmRequest {
     /// INVARIANT: the entries with text correspond to `messages`, in order.
     #[serde(skip)]
     pub message_parts: Vec<MessageParts>,
+    /// True if contents are left if all text is removed.
+    #[serde(skip)]
+    pub has_more_than_text: bool,
 }
 
 /// Edit of a request: the fields of a hook's `llm_request`.
@@ -137,10 +140,8 @@ impl LlmRequest {
     }
 
     fn apply_messages(&mut self, mut messages: Vec<Message>) {
-        let mut parts = self.message_parts.iter();
-        let has_other_parts = parts.any(|message| message.json_parts().next().is_some());
         // An edit that leaves no content is not written either.
-        if is_emptied(&messages) && !has_other_parts {
+        if is_emptied(&messages) && !self.has_more_than_text {
             messages.retain(|message| !is_conversation(message));
         }
         if messages.is_empty() {

@@ -37,6 +37,22 @@ fn an_edit_keeps_every_other_byte() {
 }
 
 #[test]
+fn values_below_a_field_are_counted() {
+    let document = document(r#"{"a": [{"b": [1, 2], "c": 3}, {"b": [4]}], "d": "text"}"#);
+    let counts = |field: &str| {
+        let levels = 0..4;
+        levels
+            .map(|levels| document.count(&[field], levels).unwrap())
+            .collect::<Vec<_>>()
+    };
+
+    assert_eq!(document.values(), 11);
+    assert_eq!(counts("a"), [1, 2, 3, 3]);
+    assert_eq!(counts("d"), [1, 0, 0, 0]);
+    assert_eq!(counts("e"), [0, 0, 0, 0]);
+}
+
+#[test]
 fn fields_are_removed_and_added() {
     check(
         "{\"a\": 1, \"b\": 2}",

@@ -71,6 +71,13 @@ impl Contents {
         all.filter(|message| !message.parts.is_empty()).collect()
     }
 
+    /// Returns whether contents are left if all text is removed.
+    pub fn has_more_than_text(&self) -> bool {
+        let is_more = |part: &Part| part.plain_text().is_none();
+        let mut items = self.items.iter();
+        items.any(|item| item.message().is_none() || item.parts.iter().any(is_more))
+    }
+
     /// Appends a text to the user's last content, or a new content if there is none.
     pub fn append_text(&mut self, text: &str) -> Result<()> {
         let mut items = self.items.iter_mut().rev();

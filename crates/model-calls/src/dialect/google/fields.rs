@@ -11,7 +11,7 @@ pub const FINISH_REASON: &[&str] = &["finishReason", "finish_reason"];
 pub const FUNCTION_CALL: &[&str] = &["functionCall", "function_call"];
 pub const FUNCTION_RESPONSE: &[&str] = &["functionResponse", "function_response"];
 pub const GENERATION_CONFIG: &[&str] = &["generationConfig", "generation_config"];
-/// True if a text is a refusal of the model. Google's APIs have none.
+/// Present if a text is a refusal of the model. Google's APIs have none.
 pub const IS_REFUSAL: &str = "hookgateRefusal";
 /// True if a declaration is that of a toolset, whose tools the request does not list.
 pub const IS_TOOLSET: &str = "hookgateToolset";

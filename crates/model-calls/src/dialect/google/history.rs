@@ -15,7 +15,7 @@ use self::{content_edit::ContentEdit, tool_result_matching::PrecedingCalls};
 use crate::{
     dialect::{
         document::{Document, repeated_json, write_array},
-        error::{DialectError, Result, field_error},
+        error::{DialectError, Result},
         google::{
             canonical_items::{ContentItems, ItemKind},
             content::{Content, text_content},
@@ -25,9 +25,6 @@ use crate::{
     },
     model::Role,
 };
-
-/// Most contents of a conversation: an empty one takes many times its size in memory.
-const MAX_CONTENTS: usize = 1 << 16;
 
 /// The conversation of a request.
 #[derive(Debug, Clone)]
@@ -62,9 +59,6 @@ impl History {
         let Some(contents) = contents.or(wrapped) else {
             return Ok(None);
         };
-        if contents.len() > MAX_CONTENTS {
-            return Err(field_error("contents", "a list of at most 65,536 contents"));
-        }
         Ok(Some(Self {
             contents,
             is_wrapped,

@@ -15,6 +15,8 @@ use crate::dialect::{
 };
 
 const ARGUMENTS: &[&str] = &["args"];
+/// Value of [`IS_REFUSAL`] of a refusal that follows another answer.
+const NEXT_REFUSAL: &str = "next";
 pub const TEXT: &[&str] = &["text"];
 pub const THOUGHT: &[&str] = &["thought"];
 
@@ -96,6 +98,12 @@ pub fn is_thought(part: &Document) -> Result<bool> {
     Ok(thought.is_some_and(|value| *value == *b"true"))
 }
 
+/// Returns whether a part is a refusal that follows another answer.
+pub fn is_next_refusal(part: &Document) -> bool {
+    let mark = part.string(&[IS_REFUSAL]);
+    mark.is_ok_and(|mark| mark.as_deref() == Some(NEXT_REFUSAL))
+}
+
 impl Part {
     pub fn read(document: Document) -> Result<Self> {
         Ok(Self {
@@ -146,6 +154,13 @@ impl Part {
         self.document.has(&[IS_REFUSAL])
     }
 
+    /// Returns the refusal as one that follows another answer.
+    pub fn as_next_refusal(&self) -> Result<Self> {
+        let mut part = self.clone();
+        part.document.set(&[IS_REFUSAL], &json!(NEXT_REFUSAL))?;
+        Ok(part)
+    }
+
     /// Returns whether this part and the next one hold text only, of the same kind.
     pub fn can_join(&self, next: &Self) -> bool {
         let is_text_only = |part: &Self| {
@@ -156,6 +171,7 @@ impl Part {
         };
         self.is_thought == next.is_thought
             && self.is_refusal() == next.is_refusal()
+            && !is_next_refusal(&next.document)
             && is_text_only(self)
             && is_text_only(next)
     }

@@ -38,6 +38,8 @@ pub const MESSAGE: &[&str] = &["message"];
 pub const MESSAGES: &[&str] = &["messages"];
 pub const MODEL: &[&str] = &["model"];
 pub const NAME: &[&str] = &["name"];
+/// White space between a text and the one before it.
+pub const PARAGRAPH: &str = "\n\n";
 pub const PARALLEL_TOOL_CALLS: &[&str] = &["parallel_tool_calls"];
 pub const REFUSAL: &[&str] = &["refusal"];
 pub const ROLE: &[&str] = &["role"];

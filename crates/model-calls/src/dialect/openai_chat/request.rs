@@ -23,7 +23,7 @@ use crate::dialect::{
     api_dialect::OpenedRequest,
     call::Call,
     content_form::any_object_with,
-    document::{Document, add_field, add_list, is_set, to_document, try_any},
+    document::{Document, add_field, add_list, check_length, is_set, to_document, try_any},
     error::Result,
     method::{Api, Operation},
     openai::request_fields::{no_model, read_model, read_other_models, read_stream, write_storage},
@@ -38,6 +38,7 @@ use crate::dialect::{
 /// Fails for fields that hooks cannot see through, and for what two servers could read
 /// differently.
 pub fn open_request(call: &mut Call, body: Document) -> Result<OpenedRequest> {
+    check_length(&body, MESSAGES, 3)?;
     call.model = Some(read_model(&body)?.ok_or_else(no_model)?);
     read_stream(call, &body)?;
     let is_stream = matches!(call.operation, Operation::Stream(_));

@@ -13,17 +13,17 @@ use crate::{
             request::{
                 block_part::read_block,
                 declared_tools::{DeclaredTool, TOOLS, read_tools},
-                input_messages::{CalledTools, InputMessage, read_messages},
+                input_messages::{CalledTools, InputMessage, MESSAGES, read_messages},
                 parameters::read_parameters,
                 request_labels::REQUEST_LABELS,
                 stored_content::refuse_stored,
-                system_prompt::SystemPrompts,
+                system_prompt::{SYSTEM, SystemPrompts},
                 tool_choice::ToolChoice,
             },
         },
         call::Call,
         content_form::{FALLBACK_MODELS, SOURCE, add_labels, compatible_models},
-        document::{Document, write_array},
+        document::{Document, check_length, write_array},
         error::{Result, field_error},
         method::{Framing, Operation},
     },
@@ -62,6 +62,8 @@ pub fn open_body(call: &mut Call, body: &Document) -> Result<Document> {
     if streams && call.operation == Operation::Generate {
         call.operation = Operation::Stream(Framing::Sse);
     }
+    check_length(body, MESSAGES, 3)?;
+    check_length(body, SYSTEM, 1)?;
     refuse_stored(body, call.allowed_fields)?;
     Ok(ReadBody::read(body)?.form)
 }

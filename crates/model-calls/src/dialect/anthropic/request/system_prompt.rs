@@ -18,7 +18,7 @@ use crate::dialect::{
     error::Result,
 };
 
-const SYSTEM: &[&str] = &["system"];
+pub const SYSTEM: &[&str] = &["system"];
 
 /// The system prompts of a request. Their blocks are numbered in order: those of the field
 /// first, then those of the messages.

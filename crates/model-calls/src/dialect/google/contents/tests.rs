@@ -2,7 +2,14 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::dialect::document::{parse_document, write_array};
+use crate::{
+    dialect::{
+        Detail, RequestLine,
+        document::{parse_document, write_array},
+        read_stable_form, recognize_call,
+    },
+    model::RequestMutation,
+};
 
 const TALK: &str = r#"[{"role":"user","parts":[{"text":"my ssn is 1","x":1.0}]},
  {"role":"model","parts":[{"text":"hm","thought":true},{"text":"calling"},{"functionCall":{"name":"f","args":{"p":1e2}},"thoughtSignature":"s"}]},
@@ -169,5 +176,39 @@ proptest! {
         let returned: Vec<Message> = new.iter().map(|text| message(User, text)).collect();
         prop_assert!(write_into(&mut contents, &returned));
         prop_assert_eq!(contents.messages(), returned);
+    }
+}
+
+#[test]
+fn the_next_hook_sees_a_removal_of_all_text_that_is_written() {
+    let line = RequestLine {
+        method: &http::Method::POST,
+        path: "/v1beta/models/m:generateContent",
+        query: "",
+        api: None,
+    };
+    let call = recognize_call(line).unwrap().unwrap().call.unwrap();
+    let removal = json!({ "messages": [{ "role": "user", "content": "" }] });
+    let removal = RequestMutation {
+        fields: removal.as_object().unwrap().clone(),
+        ..RequestMutation::default()
+    };
+    for other in [
+        r#"{"text":"t","thought":true}"#,
+        r#"{"functionCall":{"name":"f"}}"#,
+        r#"{"text":"y"}"#,
+    ] {
+        let body = format!(
+            r#"{{"contents":[{{"role":"user","parts":[{{"text":"secret"}}]}},
+                {{"role":"model","parts":[{other},{{"text":"x"}}]}}]}}"#
+        );
+        let document = parse_document(body.into()).unwrap();
+        let mut contents = Contents::read(document.children(&["contents"]).unwrap().unwrap());
+        let is_written = write_into(contents.as_mut().unwrap(), &[message(User, "")]);
+        let mut request = read_stable_form(&call, &document, Detail::Whole).unwrap();
+
+        request.apply(&removal);
+
+        assert_eq!(request.messages.is_empty(), is_written, "{other}");
     }
 }

@@ -45,17 +45,6 @@ fn unedited_contents_keep_their_bytes() {
 }
 
 #[test]
-fn a_history_of_too_many_contents_is_refused() {
-    let read = |contents| {
-        let list = vec!["{}"; contents].join(",");
-        History::read(&document(&format!("[{list}]")))
-    };
-
-    assert!(read(MAX_CONTENTS).is_ok());
-    assert!(read(MAX_CONTENTS + 1).is_err());
-}
-
-#[test]
 fn results_find_their_calls_by_id_and_by_order() {
     let args = |contents: &str, at| {
         let results = history(contents).results(at).unwrap().into_iter();

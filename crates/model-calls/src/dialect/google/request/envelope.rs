@@ -7,12 +7,12 @@ use crate::{
         api_dialect::OpenedRequest,
         call::Call,
         content_form::refuse_private_fields,
-        document::{Document, required_child},
+        document::{Document, check_length, required_child},
         error::{DialectError, Result, field_error},
         google::{
             fields::{
-                CACHED_CONTENT, CONTENTS, GENERATION_CONFIG, MODEL, SYSTEM_INSTRUCTION,
-                TOOL_CONFIG, TOOLS,
+                CACHED_CONTENT, CONTENT, CONTENTS, GENERATION_CONFIG, MODEL, REQUESTS,
+                SYSTEM_INSTRUCTION, TOOL_CONFIG, TOOLS, WRAPPED_REQUEST,
             },
             request::model::{check_model, rename_model},
         },
@@ -41,7 +41,7 @@ pub fn open_bare(call: &mut Call, body: Document) -> Result<OpenedRequest> {
         call.model = Some(read_model(call, &body)?.ok_or_else(invalid_model)?);
     }
     check_model(call, &body)?;
-    refuse_private_fields(&body)?;
+    check_form(&body)?;
     Ok(OpenedRequest {
         form: body,
         original: None,
@@ -62,8 +62,21 @@ pub fn open_wrapped(call: &mut Call, body: Document) -> Result<OpenedRequest> {
     };
     call.model = Some(model.ok_or_else(invalid_model)?);
     check_model(call, &document)?;
-    refuse_private_fields(&document)?;
+    check_form(&document)?;
     Ok(OpenedRequest::from_body(document, body))
+}
+
+/// Refuses a request with fields of hookgate's own, or with too many contents or parts.
+fn check_form(request: &Document) -> Result<()> {
+    refuse_private_fields(request)?;
+    check_length(request, REQUESTS, 4)?;
+    let wrapped = request.child(WRAPPED_REQUEST)?;
+    for request in [Some(request), wrapped.as_ref()].into_iter().flatten() {
+        for content in [CONTENTS, CONTENT, SYSTEM_INSTRUCTION] {
+            check_length(request, content, 3)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the session that an envelope names.

@@ -89,6 +89,7 @@ pub fn read_stable_form(call: &Call, document: &Document, detail: Detail) -> Res
     Ok(LlmRequest {
         model: call.model_name().to_owned(),
         messages: contents.messages(),
+        has_more_than_text: contents.has_more_than_text(),
         message_parts: match detail {
             Detail::Texts => Vec::new(),
             Detail::Whole => contents.whole(),

@@ -136,9 +136,12 @@ impl ResponseDocument {
                 continue;
             };
             let text = first.plain_text().unwrap_or_default();
-            let is_apart = first.is_refusal() || text.starts_with(PARAGRAPH);
-            if candidates.remove(&candidate.index) && !is_apart {
-                *first = first.with_text(&format!("{PARAGRAPH}{text}"))?;
+            if candidates.remove(&candidate.index) && !text.starts_with(PARAGRAPH) {
+                *first = if first.is_refusal() {
+                    first.as_next_refusal()?
+                } else {
+                    first.with_text(&format!("{PARAGRAPH}{text}"))?
+                };
                 candidate.set_parts(parts)?;
             }
         }

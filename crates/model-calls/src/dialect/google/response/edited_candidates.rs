@@ -57,7 +57,8 @@ impl EditedCandidates {
     ///
     /// Fails if the chunk is ambiguous.
     pub fn remove_copies(&self, chunk: &mut ResponseDocument) -> Result<()> {
-        if self.0.is_empty() {
+        // Other APIs have none of the fields.
+        if self.0.is_empty() || chunk.original_events().is_some() {
             return Ok(());
         }
         // A text of which no other field is needed may not be parsed yet.
@@ -135,6 +136,21 @@ mod tests {
 
         let content = json!({ "role": "model", "parts": [{ "text": "b" }] });
         assert_eq!(candidates(&second), json!([{ "content": content }]));
+    }
+
+    #[test]
+    fn a_text_of_another_api_is_not_parsed() {
+        let event = r#"{"choices":[{"index":0,"delta":{"content":"a"}}]}"#;
+        let mut reader = crate::dialect::of(crate::dialect::Api::OpenAiChat).chunk_reader();
+        reader.read(event.into()).unwrap();
+        let mut chunk = reader.read(event.into()).unwrap().unwrap();
+        assert!(chunk.is_text());
+
+        EditedCandidates([0].into())
+            .remove_copies(&mut chunk)
+            .unwrap();
+
+        assert!(chunk.is_text());
     }
 
     #[test]

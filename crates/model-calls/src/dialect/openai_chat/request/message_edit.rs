@@ -8,7 +8,7 @@ use crate::dialect::{
     error::Result,
     openai_chat::{
         block::{rewrite_block, text_block},
-        fields::{CONTENT, REFUSAL, TEXT},
+        fields::{CONTENT, PARAGRAPH, REFUSAL, TEXT},
         message_parts::{EditedPart, EditedParts, PartPlace, are_same},
         request::{
             message::{CallNames, ChatMessage, ChatRole, MessageContent},
@@ -16,9 +16,6 @@ use crate::dialect::{
         },
     },
 };
-
-/// Separates a text of hooks from the text of the agent in a content that is a string.
-const PARAGRAPH: &str = "\n\n";
 
 /// Returns the messages that take the place of `message`: none if nothing of it is left, and
 /// a second one for a text behind a tool's result. `first` is the source of its first part.

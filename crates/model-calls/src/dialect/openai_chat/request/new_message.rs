@@ -10,7 +10,7 @@ use crate::dialect::{
     google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE},
     openai_chat::{
         block::{block_text, read_medium, text_block},
-        fields::{CONTENT, ID, NAME, ROLE, TEXT},
+        fields::{CONTENT, ID, NAME, PARAGRAPH, ROLE, TEXT},
         request::message::MessageContent,
         tool_call::{write_call, write_function_call},
     },
@@ -55,7 +55,7 @@ pub fn create_messages(content: &Document) -> Result<Vec<Bytes>> {
     let mut message = Map::new();
     let role = if is_by_model { "assistant" } else { "user" };
     message.insert("role".to_owned(), role.into());
-    let content = (!texts.is_empty()).then(|| texts.join("\n\n"));
+    let content = (!texts.is_empty()).then(|| texts.join(PARAGRAPH));
     message.insert("content".to_owned(), content.into());
     message.extend(thoughts);
     if !calls.is_empty() {

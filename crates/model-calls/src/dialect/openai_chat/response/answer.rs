@@ -9,7 +9,7 @@ use crate::dialect::{
     google::is_thought,
     openai_chat::{
         block::{read_block, rewrite_block, text_block},
-        fields::{CONTENT, FUNCTION_CALL, REFUSAL, TEXT, TOOL_CALLS},
+        fields::{CONTENT, FUNCTION_CALL, PARAGRAPH, REFUSAL, TEXT, TOOL_CALLS},
         message_parts::{EditedPart, EditedParts, PartPlace, PlacedPart, are_same, read_calls},
     },
 };
@@ -160,8 +160,7 @@ impl EditedParts<'_> {
             let text = self.speech(separator)?;
             write_string(message, CONTENT, text)?
         };
-        let refusal = self.text_at(PartPlace::Refusal)?;
-        let has_new_refusal = write_string(message, REFUSAL, refusal)?;
+        let has_new_refusal = write_string(message, REFUSAL, self.refusal()?)?;
         Ok(self.write_thought(message, thought_name)? || has_new_content || has_new_refusal)
     }
 
@@ -171,13 +170,14 @@ impl EditedParts<'_> {
         let mut follows_content = false;
         for EditedPart { origin, part } in &self.parts {
             let place = origin.map(|(place, _)| place);
-            if place.is_some_and(|place| place != PartPlace::Text) || is_thought(part)? {
+            let is_elsewhere = place.is_some_and(|place| place != PartPlace::Text);
+            if is_elsewhere || !is_speech(part)? {
                 continue;
             }
             let Some(text) = part.string(TEXT)? else {
                 continue;
             };
-            let starts_paragraph = text.starts_with("\n\n");
+            let starts_paragraph = text.starts_with(PARAGRAPH);
             if place.is_none() && follows_content && !text.is_empty() && !starts_paragraph {
                 speech.push_str(separator);
             }
@@ -198,10 +198,15 @@ impl EditedParts<'_> {
         Ok(thought)
     }
 
-    /// Returns the edited text at a position; empty if it was removed.
-    pub fn text_at(&self, place: PartPlace) -> Result<String> {
-        let text = self.at(place).map(|part| part.string(TEXT)).transpose()?;
-        Ok(text.flatten().unwrap_or_default())
+    /// Returns the refusal, new texts in its place included.
+    pub fn refusal(&self) -> Result<String> {
+        let mut refusal = String::new();
+        for EditedPart { part, .. } in &self.parts {
+            if part.has(&[IS_REFUSAL]) {
+                refusal.extend(part.string(TEXT)?);
+            }
+        }
+        Ok(refusal)
     }
 
     fn write_thought(&self, message: &mut Document, name: Option<&str>) -> Result<bool> {
@@ -232,7 +237,7 @@ impl EditedParts<'_> {
                         written.push(rewrite_block(block, before, part)?);
                     }
                 }
-                None if !is_thought(part)? => {
+                None if is_speech(part)? => {
                     written.extend(part.string(TEXT)?.map(|text| text_block(&text)));
                 }
                 Some(_) | None => (),
@@ -244,6 +249,11 @@ impl EditedParts<'_> {
         message.set_bytes(CONTENT, write_array(written))?;
         Ok(true)
     }
+}
+
+/// Returns whether a text of a part is neither a thought nor a refusal.
+fn is_speech(part: &Document) -> Result<bool> {
+    Ok(!is_thought(part)? && !part.has(&[IS_REFUSAL]))
 }
 
 /// Sets a text unless it is equal; a missing one counts as empty. Returns whether it was

@@ -9,9 +9,9 @@ use crate::dialect::{
     content_form::{IS_REFUSAL, is_refusal, parts_in},
     document::{Document, add_list, integer},
     error::Result,
-    google::is_thought,
+    google::part::{is_next_refusal, is_thought},
     openai_chat::{
-        fields::{CONTENT, INDEX, TEXT},
+        fields::{CONTENT, INDEX, PARAGRAPH, TEXT},
         response::{
             envelope::synthetic_usage,
             finish_reason::write_reason,
@@ -66,6 +66,9 @@ impl SyntheticChoice {
             if is_thought(part)? {
                 self.thought.push_str(&text);
             } else if part.has(&[IS_REFUSAL]) {
+                if is_next_refusal(part) && !self.refusal.is_empty() {
+                    self.refusal.push_str(PARAGRAPH);
+                }
                 self.refusal.push_str(&text);
             } else {
                 self.content.push_str(&text);

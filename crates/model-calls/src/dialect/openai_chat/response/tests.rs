@@ -287,3 +287,40 @@ fn calls_outside_of_the_message_are_refused() {
         form(&in_choice(empty));
     }
 }
+
+#[test]
+fn a_text_in_the_place_of_a_refusal_and_a_thought_is_a_refusal() {
+    for content in ["null", "[]"] {
+        let body = |thought: &str, refusal: &str| {
+            format!(
+                r#"{{"choices":[{{"message":{{"content":{content},"reasoning_content":"{thought}","refusal":"{refusal}"}},"finish_reason":"stop"}}]}}"#
+            )
+        };
+        check(
+            &body("Hm", "I cannot"),
+            |form| {
+                let text = json!({ "text": "Sorry.", "hookgateRefusal": true });
+                form["candidates"][0]["content"]["parts"] = json!([text]);
+            },
+            &body("", "Sorry."),
+        );
+    }
+}
+
+#[test]
+fn the_refusals_of_two_answers_are_paragraphs() {
+    let part = |text: &str, mark: Value| json!({ "text": text, "hookgateRefusal": mark });
+    let parts = [
+        part("I cannot", true.into()),
+        part("Still no", "next".into()),
+    ];
+    let form = json!({ "candidates": [{ "content": { "parts": parts } }] });
+    let form = Document::from_checked(form.to_string().into()).unwrap();
+
+    let body: Value = serde_json::from_slice(&synthetic_body(&form).unwrap()).unwrap();
+
+    assert_eq!(
+        body["choices"][0]["message"]["refusal"],
+        "I cannot\n\nStill no"
+    );
+}

@@ -12,7 +12,8 @@ use crate::dialect::{
     google::fields::CANDIDATES,
     openai_chat::{
         fields::{
-            CHOICES, CONTENT, DELTA, ERROR, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, TOOL_CALLS,
+            CHOICES, CONTENT, DELTA, ERROR, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, PARAGRAPH,
+            TOOL_CALLS,
         },
         message_parts::{EditedParts, PlacedPart, has_refusal},
         response::{
@@ -26,9 +27,6 @@ use crate::dialect::{
 };
 
 const ANNOTATIONS: &[&str] = &["annotations"];
-
-/// Separates a text of hooks from the text of the model.
-const PARAGRAPH: &str = "\n\n";
 
 /// Returns the content form of a body.
 ///

@@ -10,7 +10,7 @@ use crate::dialect::{
     document::{Document, integer, try_any},
     error::Result,
     openai_chat::{
-        fields::{CHOICES, DELTA, ID, INDEX, REFUSAL, ROLE, USAGE, parse},
+        fields::{CHOICES, DELTA, ID, INDEX, PARAGRAPH, REFUSAL, ROLE, USAGE, parse},
         message_parts::has_refusal,
         response::{answer_objects::RESPONSE_FIELDS, synthetic::SyntheticChoice},
         stream::event::{EventChoice, event_with, is_blank_choice},
@@ -139,10 +139,10 @@ impl ChatEventWriter {
             choice.edit_child(DELTA, |delta| {
                 let refusal = delta.string(REFUSAL)?.unwrap_or_default();
                 let is_first = !refusal.is_empty() && self.earlier_refusals.remove(&index);
-                if !is_first || refusal.starts_with("\n\n") {
+                if !is_first || refusal.starts_with(PARAGRAPH) {
                     return Ok(());
                 }
-                delta.set(REFUSAL, &format!("\n\n{refusal}").into())
+                delta.set(REFUSAL, &format!("{PARAGRAPH}{refusal}").into())
             })
         })
     }

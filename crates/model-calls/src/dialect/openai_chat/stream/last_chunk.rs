@@ -10,7 +10,7 @@ use crate::dialect::{
     document::{Document, add_list, integer, read_json, to_value},
     error::Result,
     openai_chat::{
-        fields::{CHOICES, CONTENT, DELTA, FINISH_REASON, INDEX},
+        fields::{CHOICES, CONTENT, DELTA, FINISH_REASON, INDEX, PARAGRAPH},
         message_parts::{EditedPart, EditedParts, PartPlace, PlacedPart},
         response::finish_reason::final_reason,
         stream::{
@@ -130,11 +130,11 @@ impl LastChoice {
         let (reason_before, reason_after) = (reason(before)?, reason(after)?);
         let mut choice = Self {
             index,
-            content: answer.speech("\n\n")?,
+            content: answer.speech(PARAGRAPH)?,
             read_thought: text_of_thoughts(&read),
             thought: answer.thought()?,
             thought_name: thought_name(&read),
-            refusal: answer.text_at(PartPlace::Refusal)?,
+            refusal: answer.refusal()?,
             details: Vec::new(),
             labels: held.labels.clone(),
             others: held.others.clone(),

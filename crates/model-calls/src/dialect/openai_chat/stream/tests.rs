@@ -997,3 +997,20 @@ fn the_end_of_a_refusal_that_an_error_releases_is_of_the_refusal() {
         "{released}"
     );
 }
+
+#[test]
+fn a_text_in_the_place_of_a_refusal_and_a_thought_is_a_refusal() {
+    for reason in [Value::Null, "stop".into()] {
+        let both = json!({ "index": 0, "finish_reason": reason,
+            "delta": { "reasoning_content": "Hm", "refusal": "I cannot" } });
+        let sent = rewritten(&events(&[], &[both, finish("stop")]), &mut |form| {
+            let parts = form.pointer_mut("/candidates/0/content/parts");
+            if let Some(parts) = parts.filter(|parts| parts[0]["thought"] == true) {
+                *parts = json!([{ "text": "Sorry.", "hookgateRefusal": true }]);
+            }
+            true
+        });
+        let (refusal, content, _) = received_refusal(&sent);
+        assert_eq!((refusal.as_str(), content.as_str()), ("Sorry.", ""));
+    }
+}

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::{ActOnObject, RequestLabels, SOURCE, parts_in},
-    document::{Document, add_field, first_byte, to_document, write_array},
+    document::{Document, add_field, check_length, first_byte, to_document, write_array},
     error::{DialectError, Result, field_error},
     method::Operation,
     openai_responses::{
@@ -50,6 +50,7 @@ pub fn open_texts(body: &Document) -> Result<(Operation, Document)> {
         return Err(DialectError::Ambiguous("input".to_owned()));
     }
     let field = texts_field(body);
+    check_length(body, field, 1)?;
     let suffix = body.string(&["suffix"])?;
     if suffix.is_some_and(|text| !text.is_empty()) {
         return Err(field_error("suffix", "absent, because hooks do not see it"));

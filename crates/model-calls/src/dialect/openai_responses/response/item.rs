@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::IS_REFUSAL,
-    document::{Document, first_byte, insert, try_any},
+    document::{Document, first_byte, insert},
     error::Result,
     openai_responses::{
         calls::{ToolCallKind, call_id},
@@ -172,11 +172,4 @@ pub fn item_texts(item: &Document) -> Result<Vec<CompleteText>> {
         }
     }
     Ok(texts)
-}
-
-/// Returns whether any text of a message is a refusal of the model.
-pub fn has_refusal(item: &Document) -> Result<bool> {
-    try_any(item.children(CONTENT)?.unwrap_or_default(), |block| {
-        Ok(text_field(&block)? == Some("refusal"))
-    })
 }

@@ -16,7 +16,7 @@ use crate::dialect::{
         fields::{CONTENT, ID, INCOMPLETE_DETAILS, NAME, OUTPUT, STATUS, SUMMARY},
         preceding::current_items,
         response::{
-            item::{OutputKind, has_refusal},
+            item::{OutputKind, item_texts},
             response_labels::visit_item,
         },
     },
@@ -52,7 +52,8 @@ pub fn finish_reason(response: &Document) -> Result<Option<&'static str>> {
 /// Returns whether a response has a refusal of the model.
 fn is_refused(response: &Document) -> Result<bool> {
     try_any(response.children(OUTPUT)?.unwrap_or_default(), |item| {
-        Ok(OutputKind::of(&item)? == OutputKind::Message && has_refusal(&item)?)
+        let is_message = OutputKind::of(&item)? == OutputKind::Message;
+        Ok(is_message && item_texts(&item)?.iter().any(|text| text.is_refusal))
     })
 }
 

@@ -28,6 +28,10 @@ use crate::dialect::{
 impl EventWriter {
     /// Writes a synthetic chunk.
     pub(super) fn write_synthetic(&mut self, out: &mut BytesMut, view: ChunkView) -> Result<()> {
+        if view.finish_reason.is_some() {
+            // A text without an end may be one of the refusal that policies held back.
+            self.end_refusal(out)?;
+        }
         self.write_parts(out, view.parts.iter(), &view)?;
         if view.finish_reason.is_some() {
             self.ensure_started(out, &view)?;

@@ -115,7 +115,10 @@ impl EventWriter {
             }
             None if upstream.is_none() && !text.is_empty() => self.sender.send(out, event, None)?,
             None if event.name == REFUSAL_DELTA => self.write_refusal_piece(out, &text, view)?,
-            None if !is_thought => self.write_text(out, &text, view)?,
+            None if !is_thought => {
+                self.end_refusal(out)?;
+                self.write_text(out, &text, view)?;
+            }
             // A thought has no place outside of an item.
             None => self.sender.is_changed = true,
         }
@@ -164,6 +167,7 @@ impl EventWriter {
             return if known.iter().any(|complete| complete.is_refusal) {
                 self.write_refusal_piece(out, &text, view)
             } else {
+                self.end_refusal(out)?;
                 self.write_text(out, &text, view)
             };
         }

@@ -198,14 +198,27 @@ impl EventWriter {
             return Ok(());
         }
         self.ensure_started(out, view)?;
-        let open = self.open.last().filter(|item| item.upstream.is_none());
-        let last = open.and_then(|item| item.texts.last());
-        if last.is_none_or(|last| last.delta_name != REFUSAL_DELTA) {
+        if !self.is_in_refusal() {
             self.close_synthetic_items(out)?;
             self.open_message(out, REFUSAL_DELTA)?;
         }
         self.append(out, OutputKind::Message, text);
         Ok(())
+    }
+
+    /// Completes an open synthetic refusal, since the next text is not of it.
+    pub(super) fn end_refusal(&mut self, out: &mut BytesMut) -> Result<()> {
+        if self.is_in_refusal() {
+            self.close_synthetic_items(out)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the open synthetic message is a refusal of the model.
+    fn is_in_refusal(&self) -> bool {
+        let open = self.open.last().filter(|item| item.upstream.is_none());
+        let last = open.and_then(|item| item.texts.last());
+        last.is_some_and(|last| last.delta_name == REFUSAL_DELTA)
     }
 
     /// Writes a refusal of the model as a message of its own.

@@ -100,6 +100,31 @@ fn a_whole_answer_of_a_text_and_a_refusal_is_complete() {
     );
 }
 
+#[test]
+fn the_refusals_of_two_answers_are_two_blocks() {
+    let answer = |id: &str, pieces: &[&str]| -> Vec<ResponseDocument> {
+        let data = refusal(pieces).into_iter().map(|data| {
+            let text = String::from_utf8(data.to_vec()).unwrap();
+            text.replace("r1", id).into()
+        });
+        chunks_of(&data.collect::<Vec<_>>())
+    };
+    let mut chunks = answer("r1", &["I can", "not"]);
+    chunks.pop();
+    let mut sent = [0].into();
+    for mut chunk in answer("r2", &["Still", " no"]) {
+        chunk.start_paragraphs(&mut sent).unwrap();
+        chunks.push(chunk);
+    }
+
+    let responses = crate::dialect::of(crate::dialect::Api::OpenAiResponses);
+    let body = responses.close_response(&merged(chunks)).unwrap();
+
+    let blocks = blocks(&serde_json::from_slice(&body).unwrap());
+    let texts = [&blocks[0]["refusal"], &blocks[1]["refusal"]];
+    assert_eq!(texts, ["I cannot", "Still no"]);
+}
+
 /// Deltas of a stream: the types of their events and their texts.
 fn deltas(stream: &str) -> Vec<(String, String)> {
     let events = parsed(stream).into_iter();
@@ -163,4 +188,33 @@ fn a_text_with_an_empty_field_for_a_refusal_is_a_text() {
         .iter()
         .find(|event| event["type"] == "response.content_part.done");
     assert_eq!(done.unwrap()["part"]["type"], "output_text");
+}
+
+#[test]
+fn a_text_behind_a_refusal_whose_item_did_not_begin_is_a_message() {
+    let mut data = stream_of("r1", &[text(&["I cannot"]), text(&["Hello"])]);
+    let last = data.pop().unwrap();
+    let is_delta = |data: &Bytes| data.windows(6).any(|part| part == b".delta");
+    data.retain(is_delta);
+    let renamed = String::from_utf8(data[0].to_vec()).unwrap();
+    data[0] = renamed.replace("output_text", "refusal").into();
+    let done = named(
+        "response.output_text.done",
+        json!({ "output_index": 1, "content_index": 0, "text": "Hello" }),
+    );
+    let refusal = json!({ "type": "refusal", "refusal": "I cannot" });
+
+    for second in [data[1].clone(), done.to_string().into()] {
+        let stream = written(&chunks_of(&[data[0].clone(), second, last.clone()]));
+        let last = parsed(&stream).pop().unwrap();
+        let blocks = blocks(&last["response"]);
+        assert_eq!(blocks[0], refusal, "{stream}");
+        assert_eq!(blocks[1]["text"], "Hello", "{stream}");
+    }
+
+    let stream = denied_after(&data, 1);
+    let last = parsed(&stream).pop().unwrap();
+    let blocks = blocks(&last["response"]);
+    assert_eq!(blocks[0], refusal, "{stream}");
+    assert_eq!(blocks[1]["type"], "output_text", "{stream}");
 }
