@@ -289,6 +289,33 @@ async fn the_organisations_hooks_inspect_what_those_of_a_team_leave() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tools_that_a_team_excludes_stay_excluded_by_the_organisation() {
+    let hooks = "hooks: { BeforeModel: [{ hooks: [{ command: ./hooks/select.sh }] }] }\n";
+    let select = |names: &str| {
+        let selection = format!(r#"{{"mode":"ANY","allowedFunctionNames":[{names}]}}"#);
+        edit(
+            "go",
+            &format!(r#"{{"llm_request":{{"toolConfig":{selection}}}}}"#),
+        )
+    };
+    let (org, team) = (select(r#""read","write""#), select(r#""read""#));
+    let replica = replica_of(
+        &[("hookgate.yaml", hooks), ("hooks/select.sh", &org)],
+        &[("hookgate.yaml", hooks), ("hooks/select.sh", &team)],
+    )
+    .await;
+    let mut request = prompt("go");
+    request["tools"] =
+        json!([{ "functionDeclarations": [{ "name": "read" }, { "name": "write" }] }]);
+
+    replica.agent.generate("m", &request).await;
+
+    let sent = replica.upstream.requests()[0].json();
+    let selection = &sent["toolConfig"]["functionCallingConfig"];
+    assert_eq!(selection["allowedFunctionNames"], json!(["read"]), "{sent}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_hooks_of_both_inspect_is_counted_once() {
     let replica = replica_with_edits().await;
     let answer = replica.agent.generate("m", &prompt("hello")).await;

@@ -21,7 +21,7 @@ const OUTAGE_MINUTES: &str = "HOOKGATE_AWAY_MINUTES";
 /// Gateway that uses bundles of a server.
 pub(super) struct Replica {
     pub(super) folder: TempDir,
-    _upstream: Upstream,
+    pub(super) upstream: Upstream,
     served: ServerProcess,
     pub(super) agent: Agent,
     pub(super) operator: Agent,
@@ -52,7 +52,7 @@ impl Replica {
             operator: Agent::at(served.operators()),
             served,
             folder,
-            _upstream: upstream,
+            upstream,
         }
     }
 
