@@ -4,14 +4,14 @@ use maud::{Markup, html};
 use serde::Serialize;
 
 use super::{
-    format::{duration, item_address},
+    format::{calls_with, duration, item_address, parameter, with_parameter},
     page::{BadgeKind, badge},
 };
 use crate::{
     event::Action,
     observe::{
         recorder::{ExchangeAction, ExchangeEnd},
-        trace::{CallRecord, CallSummary, RecordKind},
+        trace::{CallRecord, CallSummary, DecidingRule, RecordKind},
     },
 };
 
@@ -66,7 +66,7 @@ impl CallRow {
             summary.agent.to_owned(),
             summary.session.to_owned(),
             models(summary.requested_model, summary.model),
-            edited(&summary).to_owned(),
+            edited(call, &summary).to_owned(),
             summary.rounds.to_string(),
             tokens.unwrap_or_default(),
             times.join(" / "),
@@ -159,13 +159,29 @@ pub(super) fn short_time(time: &str) -> String {
 }
 
 fn decided_by(summary: &CallSummary<'_>) -> String {
-    match (&summary.decided_by, summary.error) {
-        (Some(rule), _) => rule.name.to_owned(),
-        (None, error) => error.unwrap_or_default().to_owned(),
+    let rule = deciding_rule(summary).map(|rule| rule.name);
+    rule.or(summary.error).unwrap_or_default().to_owned()
+}
+
+/// Returns the rule that decided a call or edited it. The cause of an error is no edit.
+pub(super) fn deciding_rule<'a>(summary: &'a CallSummary<'_>) -> Option<&'a DecidingRule<'a>> {
+    let rule = summary.decided_by.as_ref();
+    rule.filter(|rule| summary.error.is_none() || rule.action > Action::Proceed)
+}
+
+/// Returns the address of the list of the calls of a call's session.
+pub(super) fn session_calls(call: &CallRecord) -> String {
+    let calls = calls_with("session", &call.session);
+    match &*call.caller_key {
+        "" => calls,
+        key => with_parameter(&calls, &parameter("caller", key)),
     }
 }
 
-fn edited(summary: &CallSummary<'_>) -> &'static str {
+fn edited(call: &CallRecord, summary: &CallSummary<'_>) -> &'static str {
+    if call.has_edited_event() {
+        return "event";
+    }
     match (summary.edited_request, summary.edited_answer) {
         (true, true) => "request, answer",
         (true, false) => "request",

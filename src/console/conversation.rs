@@ -39,6 +39,12 @@ pub(super) fn conversation(call: &CallRecord, content: &StoredContent) -> Markup
     let answer = |title, body| side(title, body, |value| google::answer(value, role));
     let (from_agent, sent) = (content.request.as_ref(), content.upstream_request.as_ref());
     let (answered, received) = (content.answer.as_ref(), content.agent_answer.as_ref());
+    // The same text in other chunks is no change.
+    let is_moved = call
+        .detail
+        .as_ref()
+        .is_some_and(|detail| detail.answer_diff.is_some())
+        && !call.has_edited_answer();
     html! {
         p { "Kept because: " (reason_text(content)) ", until " (content.until) ". Secrets and personal "
             "data were masked before it was kept." }
@@ -63,7 +69,7 @@ pub(super) fn conversation(call: &CallRecord, content: &StoredContent) -> Markup
             }
         }
         (edits("What was changed in the request", from_agent, sent))
-        (edits("What was changed in the answer", answered, received))
+        @if !is_moved { (edits("What was changed in the answer", answered, received)) }
     }
 }
 
@@ -207,8 +213,9 @@ fn edits(title: &str, before: Option<&MaskedBody>, after: Option<&MaskedBody>) -
     html! {
         h3 { (title) }
         pre.diff tabindex="0" {
-            @for group in diff.grouped_ops(1) {
-                @for op in &group {
+            @for (index, group) in diff.grouped_ops(1).iter().enumerate() {
+                @if index > 0 { "  …\n" }
+                @for op in group {
                     @for change in diff.iter_changes(op) {
                         @match change.tag() {
                             ChangeTag::Delete => del { "- " (change.value()) },

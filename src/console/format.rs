@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::form_urlencoded;
 
-use crate::observe::trace::RulePosition;
+use crate::{observe::trace::RulePosition, state::Snapshot};
 
 /// Characters of a segment of a path that need no escape.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
@@ -77,10 +77,21 @@ pub(super) fn with_parameter(query: &str, parameter: &str) -> String {
     format!("{query}{separator}{parameter}")
 }
 
-/// Returns a line of the config, with a link to it.
-pub(super) fn config_line(at: &RulePosition) -> Markup {
-    let line = format!("{}:{}", at.file, at.line);
-    html! { a href={ "/console/config#" (line) } { code { (line) } } }
+/// Returns the line of a rule, with a link to it if the config in use has the rule there.
+pub(super) fn config_line(snapshot: &Snapshot, rule: &str, at: &RulePosition) -> Markup {
+    let line = line_text(at);
+    html! {
+        @if snapshot.trace.has_rule(rule, at) {
+            a href={ "/console/config#" (line) } { code { (line) } }
+        } @else {
+            code { (line) } span.muted { " of another config" }
+        }
+    }
+}
+
+/// Returns a line of a config as its file and number.
+pub(super) fn line_text(at: &RulePosition) -> String {
+    format!("{}:{}", at.file, at.line)
 }
 
 /// Returns a text whose words in backticks are code.

@@ -57,7 +57,7 @@ pub(super) fn cache_meter(effect: &CacheEffect) -> Markup {
 }
 
 /// Returns the chunks of a stream over time: received bytes up, held-back bytes down, and a mark
-/// above those that were edited.
+/// above those that were changed or whose text moved to a later one.
 pub(super) fn chunk_strip(strip: &ChunkStrip) -> Markup {
     const HALF_HEIGHT: u64 = 40;
     const MARK_HEIGHT: u64 = 8;
@@ -76,8 +76,8 @@ pub(super) fn chunk_strip(strip: &ChunkStrip) -> Markup {
     };
     let x = |at: u32| u64::from(at.saturating_sub(start)) * (WIDTH - 4) / total;
     let label = format!(
-        "{} chunks in {}, {} received, at most {} held back, {} edited",
-        strip.chunks,
+        "{} in {}, {} received, at most {} held back, {} changed or moved",
+        counted(usize::try_from(strip.chunks).unwrap_or(usize::MAX), "chunk"),
         duration(total),
         bytes(strip.received_bytes),
         bytes(strip.max_held_bytes),
@@ -103,7 +103,7 @@ pub(super) fn chunk_strip(strip: &ChunkStrip) -> Markup {
         p { (label) "." }
         ul.legend {
             li { (swatch("a")) " received (up)" }
-            li { (swatch("c")) " received and edited (up, with a mark ▼ above)" }
+            li { (swatch("c")) " received, and changed or moved to a later chunk (up, with a mark ▼ above)" }
             li { (swatch("b")) " held back (down)" }
         }
     }
@@ -127,7 +127,7 @@ fn span_text(span: &ChunkSpan, start: u32) -> String {
     );
     match span.edited {
         0 => text,
-        edited => format!("{text}, {edited} edited"),
+        edited => format!("{text}, {edited} changed or moved"),
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edited_chunks_have_a_mark_and_a_text_beside_their_colour() {
+    fn changed_chunks_have_a_mark_and_a_text_beside_their_colour() {
         let span = |from_us, edited| ChunkSpan {
             from_us,
             to_us: from_us,
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(svg.matches("class=\"c mark\"").count(), 1, "{svg}");
         let texts = [
             "<title>after 0 µs: 1 chunk, 10 B received, 0 B held back</title>",
-            "<title>after 50.0 ms: 1 chunk, 10 B received, 0 B held back, 1 edited</title>",
+            "<title>after 50.0 ms: 1 chunk, 10 B received, 0 B held back, 1 changed or moved</title>",
         ];
         for text in texts {
             assert!(svg.contains(text), "{text}: {svg}");

@@ -3,12 +3,12 @@
 use maud::{Markup, html};
 
 use super::{
-    call_row::verdict_badge,
-    format::{bytes, calls_with, config_line, counted, duration},
+    call_row::{session_calls, verdict_badge},
+    format::{bytes, calls_with, config_line, counted, duration, line_text},
     page::{BadgeKind, badge, header_cell},
 };
 use crate::{
-    event::HookStatus,
+    event::{Action, HookStatus},
     observe::{
         recorder::{ExchangeAction, ExchangeEnd},
         trace::{
@@ -16,6 +16,7 @@ use crate::{
             TracedEvent, TracedRound, TracedRun,
         },
     },
+    state::Snapshot,
 };
 
 /// Steps in the order of their times.
@@ -24,8 +25,17 @@ enum Step<'a> {
     Round(usize, &'a TracedRound),
 }
 
-/// Returns the timeline of a call.
+/// Returns the timeline of a call, with links to the lines of the config in use.
+pub(super) fn timeline_with_links(call: &CallRecord, snapshot: &Snapshot) -> Markup {
+    whole_timeline(call, Some(snapshot))
+}
+
+/// Returns the timeline of a trial, whose config may be another than that in use.
 pub(super) fn timeline(call: &CallRecord) -> Markup {
+    whole_timeline(call, None)
+}
+
+fn whole_timeline(call: &CallRecord, snapshot: Option<&Snapshot>) -> Markup {
     let Some(detail) = &call.detail else {
         return without_detail(call);
     };
@@ -38,7 +48,7 @@ pub(super) fn timeline(call: &CallRecord) -> Markup {
             li { h3 { (first) } (received(call, detail)) }
             @for step in steps(detail) {
                 @match step {
-                    Step::Event(number, event) => li { (event_step(number, event)) },
+                    Step::Event(number, event) => li { (event_step(number, event, snapshot)) },
                     Step::Round(number, round) => li { (round_step(number, round, detail)) },
                 }
             }
@@ -91,7 +101,7 @@ fn received(call: &CallRecord, detail: &CallDetail) -> Markup {
             @if !call.requested_model.is_empty() { " for model " strong { (call.requested_model) } }
             ". "
             @if let Some(found) = detail.session_match {
-                "Session " a href=(calls_with("session", &call.session)) { (call.session) }
+                "Session " a href=(session_calls(call)) { (call.session) }
                 " (" (found.result) ", found by " (found.source) ")."
             }
         }
@@ -110,6 +120,7 @@ fn answered(call: &CallRecord, detail: &CallDetail) -> Markup {
         // Of an answer in whose place an error was sent, no edit reached the agent.
         @if let Some(diff) = detail.answer_diff.as_ref().filter(|_| call.is_successful() && call.has_edited_answer()) {
             (changes("Answer: the model's against what the agent received", diff))
+            p.muted { "Only changed chunks. What was held back and dropped has the number of the chunk that was read then." }
         } @else if let Some(note) = answer_note(call, detail) {
             p.muted { (note) }
         }
@@ -172,7 +183,7 @@ fn round_step(number: usize, round: &TracedRound, detail: &CallDetail) -> Markup
     }
 }
 
-fn event_step(number: usize, event: &TracedEvent) -> Markup {
+fn event_step(number: usize, event: &TracedEvent, snapshot: Option<&Snapshot>) -> Markup {
     html! {
         h3 {
             (event.event.as_str())
@@ -184,18 +195,18 @@ fn event_step(number: usize, event: &TracedEvent) -> Markup {
             "After " (duration(event.at_us.into())) ", for "
             (duration(event.ended_us.saturating_sub(event.at_us).into())) ", " (event.origin) " event"
             @if event.sequential { ", hooks one after the other" }
-            @if let Some(chunks) = event.chunks { ", " (chunks) " chunks" }
+            @if let Some(chunks) = event.chunks { ", " (counted(usize::try_from(chunks).unwrap_or(usize::MAX), "chunk")) }
             "."
         }
         @if event.rules.is_empty() {
             p.muted { "No policy or hook is configured for this event." }
         } @else {
-            (rule_table(number, event))
+            (rule_table(number, event, snapshot))
         }
     }
 }
 
-fn rule_table(number: usize, event: &TracedEvent) -> Markup {
+fn rule_table(number: usize, event: &TracedEvent, snapshot: Option<&Snapshot>) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label={ "Rules of event " (number) ", " (event.event.as_str()) } {
             table {
@@ -203,13 +214,13 @@ fn rule_table(number: usize, event: &TracedEvent) -> Markup {
                 thead { tr { @for column in ["Policy or hook", "Config", "Status", "Decision", "Effect", "Time", "Reason"] {
                     th scope="col" class=[(column == "Time").then_some("number")] { (column) }
                 } } }
-                tbody { @for rule in &event.rules { (rule_row(rule)) } }
+                tbody { @for rule in &event.rules { (rule_row(rule, snapshot)) } }
             }
         }
     }
 }
 
-fn rule_row(rule: &TracedRun) -> Markup {
+fn rule_row(rule: &TracedRun, snapshot: Option<&Snapshot>) -> Markup {
     let identity = rule.rule.as_ref().map(|rule| &rule.identity);
     let kind = identity.map_or("", |rule| rule.policy.as_deref().unwrap_or(&rule.kind));
     html! {
@@ -218,7 +229,12 @@ fn rule_row(rule: &TracedRun) -> Markup {
                 a href=(calls_with("rule", rule.name())) { (rule.name()) }
                 " " span.muted { (kind) }
             }
-            td.nowrap { @if let Some(at) = rule.position() { (config_line(at)) } }
+            td.nowrap { @if let Some(at) = rule.position() {
+                @match snapshot {
+                    Some(snapshot) => (config_line(snapshot, rule.name(), at)),
+                    None => code { (line_text(at)) },
+                }
+            } }
             @match &rule.outcome {
                 RunOutcome::NotAsked(reason) => {
                     td colspan="5" { (badge(BadgeKind::Neutral, "not run")) " " (reason.explanation()) }
@@ -234,7 +250,10 @@ fn run_cells(run: &RunDetail) -> Markup {
         td { (status_badge(run.status)) @if run.runs > 1 { " " (run.runs) " runs" } }
         td {
             @match run.would {
-                Some(would) => (badge(BadgeKind::Warning, &format!("would {}", would.as_str()))),
+                Some(would) => {
+                    @let kind = if would_act(run) { BadgeKind::Warning } else { BadgeKind::Neutral };
+                    (badge(kind, &format!("would {}", would.as_str())))
+                }
                 None => (verdict_badge(run.action)),
             }
         }
@@ -275,11 +294,18 @@ fn status_badge(status: HookStatus) -> Markup {
 
 fn row_class(rule: &TracedRun) -> Option<&'static str> {
     let run = rule.asked()?;
-    if run.status == HookStatus::Failed || run.has_acted() {
+    let decides = run.would.is_none() && run.action_on_calls() > Action::Proceed;
+    if run.status == HookStatus::Failed || decides {
         Some("bad")
     } else {
-        run.would.map(|_| "warning")
+        (run.has_acted() || would_act(run)).then_some("warning")
     }
+}
+
+/// Returns whether an observing rule would have decided or edited something.
+fn would_act(run: &RunDetail) -> bool {
+    let is_effect = |would| would > Action::Proceed || run.has_effect();
+    run.would.is_some_and(is_effect)
 }
 
 fn changes(caption: &str, diff: &DocumentDiff) -> Markup {

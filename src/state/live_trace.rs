@@ -9,7 +9,9 @@ use crate::{
     observe::{
         recorder::Sink,
         redaction::MaskPatterns,
-        trace::{RecordKind, RuleIdentity, RuleSummary, TraceSink, TraceStore, TracedRules},
+        trace::{
+            RecordKind, RuleIdentity, RulePosition, RuleSummary, TraceSink, TraceStore, TracedRules,
+        },
     },
     policy::redact_patterns,
 };
@@ -39,6 +41,12 @@ impl LiveTrace {
     pub fn rules(&self) -> impl Iterator<Item = (RuleId, RuleSummary)> {
         let rules = (0..).map(RuleId).zip(self.rules.iter());
         rules.filter_map(|(id, rule)| Some((id, rule.as_ref()?.summary())))
+    }
+
+    /// Returns whether the config has a rule of this name on this line.
+    pub fn has_rule(&self, name: &str, at: &RulePosition) -> bool {
+        let mut rules = self.rules.iter().flatten();
+        rules.any(|rule| rule.identity.name == name && rule.identity.at == *at)
     }
 
     /// Applies the settings, once the snapshot is in use.

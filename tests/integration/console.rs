@@ -1,6 +1,7 @@
 //! The console on the admin listener: access, pages and their JSON.
 
 mod access;
+mod call_links;
 mod call_page;
 mod calls;
 mod live_access;

@@ -8,17 +8,19 @@ use crate::{
     auth::AdminPrincipal,
     config::AdminRole,
     console::{
-        call_row::{LIST, caller, verdict},
+        call_row::{LIST, caller, deciding_rule, session_calls, verdict},
         conversation::conversation,
         form::FormFields,
         format::{calls_with, config_line, duration, item_address, with_parameter},
-        page::{Page, badge},
+        page::{BadgeKind, Page, badge},
         svg,
-        timeline::timeline,
+        timeline::timeline_with_links,
     },
     error::{ApiError, ErrorReason},
+    event::Action,
     observe::trace::{CallRecord, CallView, RecordKind, TraceFilter},
-    state::App,
+    session::MatchKind,
+    state::{App, Snapshot},
     view::content::{view_content, visible_call},
 };
 
@@ -54,13 +56,13 @@ pub(in crate::console) async fn show(
         "" => None,
         _ => view_content(&app, &principal, &id, REASON)?,
     };
-    let query = filter.to_query();
+    let (query, snapshot) = (filter.to_query(), app.snapshot());
     let body = html! {
-        (neighbours(&found, &query))
+        (neighbours(&found, &principal, &query))
         (facts(&found.call))
-        (decision(&found.call))
+        (decision(&found.call, &snapshot))
         h2 { "Timeline" }
-        (timeline(&found.call))
+        (timeline_with_links(&found.call, &snapshot))
         (charts(&found.call))
         h2 #content-of-call { "Content" }
         @match &content {
@@ -77,21 +79,25 @@ pub(super) fn unknown_call(app: &App, id: &str) -> ApiError {
     let message = if app.resources.trace.is_in_flight(id) {
         "the call is in flight; its record is made at its end"
     } else {
-        "no call with this id is kept; the trace holds the last ones only"
+        "no call with this id is kept; the trace holds the last ones only. Requests refused for \
+         their credential or a limit of their caller are not kept: the log and the decision log \
+         have them"
     };
     ApiError::new(ErrorReason::UnknownCall, message)
 }
 
-fn neighbours(found: &CallView, query: &str) -> Markup {
+fn neighbours(found: &CallView, principal: &AdminPrincipal, query: &str) -> Markup {
     let link = |id: &str, text: &str| html! { a href=(item_address(LIST, id, query)) { (text) } };
     html! {
         p {
             a data-up href={ (LIST) "?" (query) } { "All calls" }
             @if let Some(newer) = &found.newer { " · " (link(newer, "Newer")) }
             @if let Some(older) = &found.older { " · " (link(older, "Older")) }
-            " · " a href={ "/console/try?call=" (found.call.id) } { "Try it again" }
-            @if found.has_content {
-                " · " a href={ (item_address(LIST, &found.call.id, "")) "/test" } { "Make a test of this" }
+            @if principal.has(AdminRole::Investigator) {
+                " · " a href={ "/console/try?call=" (found.call.id) } { "Try it again" }
+                @if found.has_content {
+                    " · " a href={ (item_address(LIST, &found.call.id, "")) "/test" } { "Make a test of this" }
+                }
             }
             " · " a href=(item_address("/calls", &found.call.id, "")) { "JSON" }
         }
@@ -111,7 +117,7 @@ fn facts(call: &CallRecord) -> Markup {
             }
             dt { "Agent" } dd { (call.agent) }
             @if !call.session.is_empty() {
-                dt { "Session" } dd { a href=(sessions::address(&call.session, Some(&call.caller_key))) { (call.session) } }
+                dt { "Session" } dd { a href=(session_address(call)) { (call.session) } }
             }
             @match call.kind {
                 RecordKind::Event => { dt { "Event" } dd { (call.method) ", " (call.end.as_str()) } }
@@ -136,23 +142,39 @@ fn facts(call: &CallRecord) -> Markup {
     }
 }
 
-/// Returns which rule decided the call, and where the config has it.
-fn decision(call: &CallRecord) -> Markup {
+/// Returns the address of a call's session, or of its calls if no state of it is kept.
+fn session_address(call: &CallRecord) -> String {
+    let found = call.detail.as_ref().and_then(|detail| detail.session_match);
+    if found.is_some_and(|found| found.result == MatchKind::Transient.as_str()) {
+        return session_calls(call);
+    }
+    sessions::address(&call.session, Some(&call.caller_key))
+}
+
+/// Returns which rule decided or edited the call, and where the config has it, or its error.
+fn decision(call: &CallRecord, snapshot: &Snapshot) -> Markup {
     let summary = call.summary();
     html! {
-        @if let Some(rule) = &summary.decided_by {
-            p.problem {
+        @if let Some(rule) = deciding_rule(&summary) {
+            @let is_edit = rule.action == Action::Proceed;
+            p class=[(!is_edit).then_some("problem")] {
                 strong { (rule.name) }
-                @if let Some(at) = rule.at { " at " (config_line(at)) }
-                " decided " strong { (rule.action.as_str()) } " on " (rule.event.as_str())
+                @if let Some(at) = rule.at { " at " (config_line(snapshot, rule.name, at)) }
+                " "
+                @if is_edit { (badge(BadgeKind::Warning, "edited")) } @else {
+                    "decided " strong { (rule.action.as_str()) }
+                }
+                " on " (rule.event.as_str())
                 @if let Some(reason) = rule.reason { ": " q { (reason.display()) } }
             }
+        } @else if let Some(error) = summary.error {
+            p.problem { "Error " code { (error) } ", status " (call.status) }
         } @else if call.repeats_decision() {
             p.hint {
                 "A decision of an earlier call in this session was applied again: its prompt or tool result "
                 "is in the history. "
                 @if !call.session.is_empty() {
-                    a href=(calls_with("session", &call.session)) { "Calls of the session" }
+                    a href=(session_calls(call)) { "Calls of the session" }
                 }
             }
         }
@@ -197,7 +219,7 @@ fn content_link(
             p { (NO_CONTENT_OF_EVENTS) }
         } @else if !found.has_content {
             p { "Not kept. " code { "trace.content" } " of the config keeps the content of denied, edited "
-                "or sampled calls." }
+                "or sampled calls; of those that ended with an error, only that of sampled ones." }
         } @else if principal.has(AdminRole::Investigator) {
             p { a href={ (item_address(LIST, &found.call.id, &shown)) "#content-of-call" } { "Show the content" }
                 ". " (note) }

@@ -7,6 +7,7 @@ use maud::{Markup, html};
 
 use crate::{
     auth::AdminPrincipal,
+    config::AdminRole,
     console::{
         call_row::{LIST as CALLS, verdict_badge},
         format::{calls_with, config_line, item_address},
@@ -15,7 +16,7 @@ use crate::{
     },
     error::ApiError,
     observe::trace::{DenialGroup, RecordKind},
-    state::App,
+    state::{App, Snapshot},
     view::{
         content::{view_content, visible_denials},
         test_case::{self, ContentCase, NamedCase, RuleSource},
@@ -29,7 +30,8 @@ const REASON: &str = "test of the call";
 
 /// Shows all groups of denials.
 pub(in crate::console) async fn list(State(app): State<App>, principal: AdminPrincipal) -> Page {
-    let source = RuleSource::of(&app.snapshot().config);
+    let snapshot = app.snapshot();
+    let source = RuleSource::of(&snapshot.config);
     let list = visible_denials(&app, &principal);
     let mut groups = Vec::new();
     for group in &list.groups {
@@ -39,7 +41,7 @@ pub(in crate::console) async fn list(State(app): State<App>, principal: AdminPri
         p.muted { "Since the start of the process, the most frequent of the last 24 hours first. " a href="/denials" { "JSON" } }
         @if list.groups.is_empty() { p { "No policy or hook has denied anything." } }
         @if !list.groups.is_empty() { (by_caller(&list.groups)) }
-        @for (group, test) in &groups { (denial_group(group, test, &source)) }
+        @for (group, test) in &groups { (denial_group(group, &snapshot)) (test_of_group(test, &source, &principal)) }
         @if list.evicted > 0 {
             p.muted { (list.evicted) " groups are no longer kept, because there are too many." }
         }
@@ -103,7 +105,7 @@ fn by_caller(groups: &[DenialGroup]) -> Markup {
     }
 }
 
-fn denial_group(group: &DenialGroup, test: &Test<'_>, source: &RuleSource) -> Markup {
+fn denial_group(group: &DenialGroup, snapshot: &Snapshot) -> Markup {
     html! {
         h2 { (group.rule)
             @if let Some(tool) = &group.tool { " on " code { (tool) } }
@@ -114,14 +116,13 @@ fn denial_group(group: &DenialGroup, test: &Test<'_>, source: &RuleSource) -> Ma
                 strong { (group.last_day) } " in the last 24 hours, " (group.count)
                 " since the start, on " (group.event.as_str())
             }
-            @if let Some(at) = &group.at { dt { "Config" } dd { (config_line(at)) } }
+            @if let Some(at) = &group.at { dt { "Config" } dd { (config_line(snapshot, &group.rule, at)) } }
             @if let Some(reason) = &group.reason { dt { "Reason" } dd { q { (reason.display()) } } }
             dt { "Callers" } dd { (callers(group)) }
             dt { "First, last" } dd { (group.first) ", " (group.last) }
             dt { "Last calls" } dd { (samples(group)) }
         }
         p { a href=(calls_with("rule", &group.rule)) { "Calls with this rule" } }
-        (test_of_group(test, source))
     }
 }
 
@@ -168,9 +169,12 @@ impl<'a> Test<'a> {
     }
 }
 
-fn test_of_group(test: &Test<'_>, source: &RuleSource) -> Markup {
+fn test_of_group(test: &Test<'_>, source: &RuleSource, principal: &AdminPrincipal) -> Markup {
     html! {
         @match test {
+            Test::Call(_) if !principal.has(AdminRole::Investigator) => p.hint {
+                "Making a test of this needs the role " code { "investigator" } ", because its content is kept."
+            },
             Test::Call(id) => p { a href={ (item_address(CALLS, id, "")) "/test" } { "Make a test of this" } },
             Test::Names(case) => details {
                 summary { "Make a test of this" }

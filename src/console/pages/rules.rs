@@ -9,14 +9,14 @@ use crate::{
         format::{calls_with, config_line, counted, duration},
         page::{BadgeKind, Page, badge, table},
     },
-    state::App,
+    state::{App, Snapshot},
     view::rules::{self, RuleRemark, RuleView},
 };
 
 /// Shows the policies and hooks of the config in use, and of the one that is rolled out.
 pub(in crate::console) async fn list(State(app): State<App>) -> Page {
-    let rules = rules::rules(&app);
-    let rows = html! { @for rule in &rules { (row(rule)) } };
+    let (rules, snapshot) = (rules::rules(&app), app.snapshot());
+    let rows = html! { @for rule in &rules { (row(rule, &snapshot)) } };
     let body = html! {
         p.muted { "Counts of the last 24 hours, of all since the start of the process. " a href="/rules" { "JSON" } }
         @if rules.is_empty() {
@@ -30,7 +30,7 @@ pub(in crate::console) async fn list(State(app): State<App>) -> Page {
     Page::new("Policies and hooks", body).under("/console/rules")
 }
 
-fn row(view: &RuleView) -> Markup {
+fn row(view: &RuleView, snapshot: &Snapshot) -> Markup {
     let summary = &view.summary;
     let (rule, day) = (&summary.rule, &summary.last_day);
     let events: Vec<&str> = rule.events.iter().map(|event| event.as_str()).collect();
@@ -57,7 +57,7 @@ fn row(view: &RuleView) -> Markup {
             td.number { (time(summary.p99_us)) }
             td.nowrap { (summary.last_acted.as_deref().unwrap_or("never")) }
             td.nowrap {
-                (config_line(&rule.at))
+                (config_line(snapshot, &rule.name, &rule.at))
                 @if view.candidate { br; (badge(BadgeKind::Neutral, "rollout")) }
                 @if let Some(when) = &rule.when { br; "when " code { (when) } }
             }

@@ -292,7 +292,11 @@ impl TraceFilter {
             FilterKey::Edited => match value {
                 "request" => record.has_edited_request(),
                 "answer" => record.has_edited_answer(),
-                _ => record.has_edited_request() || record.has_edited_answer(),
+                _ => {
+                    record.has_edited_request()
+                        || record.has_edited_answer()
+                        || record.has_edited_event()
+                }
             },
             FilterKey::Error => match record.error {
                 Some(error) => value == "any" || error.eq_ignore_ascii_case(value),

@@ -285,6 +285,11 @@ impl CallRecord {
         diff.is_some_and(Option::is_some)
     }
 
+    /// Returns whether a reported event was edited, such as by a mask of a tool's result.
+    pub fn has_edited_event(&self) -> bool {
+        self.kind == RecordKind::Event && self.action == ExchangeAction::Edit
+    }
+
     /// Returns whether the agent received another answer than the model's. The same text in
     /// other chunks is no edit.
     pub fn has_edited_answer(&self) -> bool {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    harness::{Browser, TestGateway, Upstream, closed_port, decision_log, hook, prompt},
+    harness::{Browser, TestGateway, Upstream, closed_port, decision_log, hook, prompt, respond},
     trace::{calls, until},
 };
 
@@ -147,7 +147,7 @@ async fn a_reported_event_is_shown_as_an_event_and_not_as_disconnected() {
 }
 
 /// Waits for the record of a call. Returns it, and the page of the call.
-async fn call_and_page(gateway: &TestGateway, id: &str) -> (Value, String) {
+pub(super) async fn call_and_page(gateway: &TestGateway, id: &str) -> (Value, String) {
     let path = format!("/calls/{id}");
     let has_ended = |found: &Value| found["call"].is_object();
     let found = until(&gateway.operator(), &path, has_ended).await;
@@ -295,4 +295,165 @@ async fn the_console_names_a_decision_log_only_if_there_is_one() {
             assert_eq!(is_none, !is_logged, "{page}");
         }
     }
+}
+
+const LIMITS: &str =
+    "policies: [{ policy: request_limits, name: limits, max_output_tokens: 10 }]\n";
+
+#[tokio::test]
+async fn an_error_and_not_an_edit_is_the_cause_of_a_failed_call() {
+    let upstream = Upstream::mock().await;
+    let unused = closed_port();
+    let url = format!("http://{}", unused.local_addr().unwrap());
+    let config = format!("{KEEP_DENIED}upstreams: {{ gemini: {{ url: \"{url}\" }} }}\n{LIMITS}");
+    let gateway = TestGateway::start(&upstream, &config).await;
+
+    let answer = gateway.agent().generate("m", &prompt("hello")).await;
+    let (_, page) = call_and_page(&gateway, answer.header("x-hookgate-request-id")).await;
+    let list = Browser::at(&gateway).get("/console/calls").await.html;
+
+    let cause = "<p class=\"problem\">Error <code>UPSTREAM_UNREACHABLE</code>, status 503</p>";
+    assert!(page.contains(cause), "{page}");
+    assert!(!page.contains("decided"), "{page}");
+    assert!(page.contains("of those that ended with an error"), "{page}");
+    assert!(list.contains("<td>UPSTREAM_UNREACHABLE</td>"), "{list}");
+    assert!(!list.contains("<td>limits</td>"), "{list}");
+}
+
+#[tokio::test]
+async fn an_edit_is_no_decision_and_no_problem() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, LIMITS).await;
+
+    let answer = gateway.agent().generate("m", &prompt("hello")).await;
+    let (_, page) = call_and_page(&gateway, answer.header("x-hookgate-request-id")).await;
+
+    assert!(page.contains("edited</span> on BeforeModel"), "{page}");
+    for wrong in ["decided", "class=\"problem\"", "<tr class=\"bad\">"] {
+        assert!(!page.contains(wrong), "{wrong} in {page}");
+    }
+    assert!(page.contains("<tr class=\"warning\">"), "{page}");
+}
+
+#[tokio::test]
+async fn only_an_observing_rule_that_would_act_is_marked() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: redact, mode: observe, detect: [email] }]\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+    for (text, is_marked) in [("hello", false), ("I am ann@example.com", true)] {
+        let answer = gateway.agent().generate("m", &prompt(text)).await;
+        let (_, page) = call_and_page(&gateway, answer.header("x-hookgate-request-id")).await;
+
+        assert!(page.contains("would proceed"), "{page}");
+        for marked in ["<tr class=\"warning\">", "<span class=\"badge warning\">"] {
+            assert_eq!(
+                page.contains(marked),
+                is_marked,
+                "{text}: {marked} in {page}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_masked_result_of_a_tool_is_an_edit_of_its_event() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: redact, detect: [email] }]\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+    for result in ["nothing", "from ann@example.com"] {
+        let event = json!({ "hook_event_name": "AfterTool", "session_id": "rep",
+            "tool_name": "shell", "tool_input": {}, "tool_response": { "llmContent": result } });
+        gateway.agent().report(&event, "").await;
+    }
+    calls(&gateway, "session=rep", 2).await;
+
+    let found = calls(&gateway, "session=rep&edited=any", 1).await;
+    let id = found["calls"][0]["id"].as_str().unwrap();
+    let (record, page) = call_and_page(&gateway, id).await;
+    let list = Browser::at(&gateway)
+        .get("/console/calls?edited=any")
+        .await
+        .html;
+
+    assert_eq!(found["calls"].as_array().unwrap().len(), 1, "{found:#}");
+    assert_eq!(found["calls"][0]["action"], "edit", "{found:#}");
+    let rule = &record["detail"]["events"][0]["rules"][0];
+    assert_eq!(rule["fields"], json!(["updatedToolOutput"]), "{record:#}");
+    assert!(page.contains("edited</span> on AfterTool"), "{page}");
+    assert!(list.contains("</span> edit</span>"), "{list}");
+    assert!(list.contains("<td>event</td>"), "{list}");
+}
+
+/// Starts a model API that streams these texts.
+async fn upstream_streaming(texts: &'static [&str]) -> Upstream {
+    Upstream::with(move |_| {
+        let chunk = |text: &&str| {
+            let part = json!({ "text": text });
+            let content = json!({ "role": "model", "parts": [part] });
+            let chunk = json!({ "candidates": [{ "content": content }] });
+            format!("data: {chunk}\r\n\r\n")
+        };
+        let chunks = texts.iter().map(chunk);
+        respond(200, "text/event-stream", chunks.collect::<String>())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn text_that_is_only_held_back_is_not_shown_as_changed() {
+    let upstream = upstream_streaming(&["hello th", "ere, wri", "te to bob@", "example.com"]).await;
+    for (detector, is_edited) in [("aws_key", false), ("email", true)] {
+        let policy = format!("policies: [{{ policy: redact, detect: [{detector}] }}]\n");
+        let config = format!("trace: {{ content: {{ sample: 1.0 }} }}\n{policy}");
+        let gateway = TestGateway::start(&upstream, &config).await;
+
+        let answer = gateway.agent().stream("m", &prompt("hello")).await;
+        let id = answer.header("x-hookgate-request-id");
+        let path = format!("/calls/{id}/content");
+        until(&gateway.operator(), &path, |found| found["id"].is_string()).await;
+        let path = format!("/console/calls/{id}?content=1");
+        let page = Browser::at(&gateway).get(&path).await.html;
+
+        for changed in ["What was changed in the answer", "Only changed chunks."] {
+            assert_eq!(page.contains(changed), is_edited, "{changed} in {page}");
+        }
+        assert!(page.contains("changed or moved."), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_of_one_chunk_has_one_chunk() {
+    let upstream = upstream_streaming(&["hello"]).await;
+    let config = "policies: [{ policy: redact, detect: [email] }]\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+
+    let answer = gateway.agent().stream("m", &prompt("hello")).await;
+    let (_, page) = call_and_page(&gateway, answer.header("x-hookgate-request-id")).await;
+
+    assert!(page.contains(", 1 chunk."), "{page}");
+    assert!(page.contains(">1 chunk in "), "{page}");
+    assert!(!page.contains("1 chunks"), "{page}");
+}
+
+#[tokio::test]
+async fn distant_changes_of_a_request_are_shown_apart() {
+    let upstream = upstream_with_text("ok").await;
+    let policy = "policies: [{ policy: tool_guard, deny: [first, last] }]\n";
+    let gateway = TestGateway::start(&upstream, &format!("{KEEP_DENIED}{policy}")).await;
+    let declared = ["first", "a", "b", "c", "last"].map(|name| json!({ "name": name }));
+    let mut body = prompt("hello");
+    body["tools"] = json!([{ "functionDeclarations": declared }]);
+
+    let answer = gateway.agent().generate("m", &body).await;
+    let id = answer.header("x-hookgate-request-id");
+    let path = format!("/calls/{id}/content");
+    until(&gateway.operator(), &path, |found| found["id"].is_string()).await;
+    let path = format!("/console/calls/{id}?content=1");
+    let page = Browser::at(&gateway).get(&path).await.html;
+
+    let (_, diff) = page.split_once("What was changed in the request").unwrap();
+    let (_, behind) = diff.split_once("- ").unwrap();
+    let (between, behind) = behind.split_once("  …\n").unwrap();
+    assert!(between.contains("first"), "{diff}");
+    assert!(behind.contains("last"), "{diff}");
 }

@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use crate::event::HookOutput;
 
 /// Fields whose names are kept. Others count as the last one.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "decision",
     "reason",
     "continue",
@@ -18,6 +18,7 @@ const NAMES: [&str; 13] = [
     "llm_response",
     "tool_input",
     "toolConfig",
+    "updatedToolOutput",
     "other",
 ];
 
@@ -92,11 +93,13 @@ mod tests {
         };
         let specific = &mut output.hook_specific_output;
         specific.insert("tool_input".to_owned(), json!({ "secret": 1 }));
+        specific.insert("updatedToolOutput".to_owned(), json!("secret"));
         specific.insert("CANARY".to_owned(), json!(1));
 
         let fields = OutputFields::of(&output);
 
-        assert_eq!(json!(fields), json!(["decision", "tool_input", "other"]));
+        let names = json!(["decision", "tool_input", "updatedToolOutput", "other"]);
+        assert_eq!(json!(fields), names);
         assert!(fields.has_edit());
         assert!(!OutputFields::of(&HookOutput::denial("no")).has_edit());
     }

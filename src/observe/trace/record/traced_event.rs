@@ -101,6 +101,12 @@ impl TracedEvent {
         details.any(RunDetail::has_acted)
     }
 
+    /// Returns whether a policy or hook edited or added something.
+    pub(crate) fn has_edit(&self) -> bool {
+        let mut details = self.rules.iter().filter_map(TracedRun::asked);
+        details.any(|run| run.would.is_none() && (run.edited || run.fields.has_edit()))
+    }
+
     /// Removes the texts of reasons that may be about content.
     pub(crate) fn remove_content(&mut self) {
         let runs = self

@@ -210,10 +210,14 @@ impl CallTrace {
 }
 
 impl CallDetail {
-    /// Returns the strictest verdict of its events, as the action on a reported event.
+    /// Returns the strictest verdict of its events, as the action on a reported event, or that it
+    /// was edited.
     pub(crate) fn action(&self) -> ExchangeAction {
         let verdicts = self.events.iter().filter_map(|event| event.verdict);
         match verdicts.max().unwrap_or(Action::Proceed) {
+            Action::Proceed | Action::Ask if self.events.iter().any(TracedEvent::has_edit) => {
+                ExchangeAction::Edit
+            }
             Action::Proceed | Action::Ask => ExchangeAction::Pass,
             Action::Respond => ExchangeAction::Respond,
             Action::Deny => ExchangeAction::Deny,
