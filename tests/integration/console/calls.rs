@@ -114,7 +114,7 @@ async fn a_filter_is_kept_in_links_and_an_unknown_filter_is_reported() {
     assert!(denied.contains("2 of 3 calls"), "{denied}");
     assert_eq!(wrong.status, 200);
     assert!(
-        wrong.html.contains("unknown filter `nonsense`"),
+        wrong.html.contains("unknown filter <code>nonsense</code>"),
         "{}",
         wrong.html
     );
