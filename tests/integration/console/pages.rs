@@ -382,7 +382,17 @@ async fn config_revisions_can_be_compared_and_a_rejected_reload_is_explained() {
         page.text()
     );
     assert!(page.text().contains("The last reload was refused"));
+    let changes = operator.get("/console/changes").await;
+    assert!(changes.text().contains("The last reload was refused"));
     assert_eq!(missing.status, 400);
+    let reversed = operator.get("/console/config?from=0&to=1").await;
+    let selects: Vec<&str> = reversed.text().split("<select").skip(1).collect();
+    for (select, revision) in selects.iter().zip(revisions) {
+        let version = revision["version"].as_str().unwrap();
+        let option = format!("<option value=\"{version}\" selected>");
+        assert!(select.contains(&option), "{option}: {select}");
+    }
+    assert_eq!(selects.len(), 2);
 }
 
 #[tokio::test]
