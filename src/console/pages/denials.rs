@@ -199,6 +199,12 @@ fn differences_from_call(case: &ContentCase) -> Markup {
                 "policies and hooks decide again, which may give another verdict."
             }
         }
+        @if case.is_limited {
+            p.problem {
+                "A policy " code { "request_limits" } " decided. The test runs without this session, so it does not "
+                "pass if the session had used up its " code { "max_calls" } " or " code { "max_tokens" } "."
+            }
+        }
     }
 }
 

@@ -420,6 +420,29 @@ policies: [{ policy: redact, detect: [email], action: deny }]
     );
 }
 
+#[tokio::test]
+async fn a_test_of_a_limit_of_the_session_has_a_note() {
+    let upstream = Upstream::mock().await;
+    let config = "\
+trace: { content: { denied_or_edited: true } }
+policies: [{ policy: request_limits, max_calls: 1 }]
+";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let browser = Browser::at(&gateway);
+    let agent = gateway.agent().sending("x-hookgate-session", "s");
+    agent.generate("m", &prompt("hello")).await;
+    let answer = agent.generate("m", &prompt("again")).await;
+    assert_eq!(answer.header("x-hookgate-action"), "deny");
+    let id = answer.header("x-hookgate-request-id");
+    wait_for_rows(&browser, "?verdict=deny", 1).await;
+    let address = format!("/console/calls/{id}/test");
+    generated_test(&browser, &address).await;
+
+    let page = browser.get(&address).await.html;
+
+    assert!(page.contains("<code>max_calls</code>"), "{page}");
+}
+
 /// Waits until the content of a call is kept, and returns the test of its page.
 async fn generated_test(browser: &Browser, address: &str) -> String {
     let deadline = Instant::now() + TEST_TIMEOUT;
