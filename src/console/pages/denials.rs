@@ -1,6 +1,9 @@
 //! Denials by rule, reason and tool, and tests made of them.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use axum::extract::{Path, State};
 use maud::{Markup, html};
@@ -9,7 +12,7 @@ use crate::{
     auth::AdminPrincipal,
     console::{
         call_row::{LIST as CALLS, verdict_badge},
-        format::{calls_with, config_line, item_address},
+        format::{calls_with, config_line, item_address, parameter},
         page::Page,
         pages::call::{NO_CONTENT_OF_EVENTS, unknown_call},
     },
@@ -32,6 +35,8 @@ pub(in crate::console) async fn list(State(app): State<App>, principal: AdminPri
     let source = RuleSource::of(&app.snapshot().config);
     let list = visible_denials(&app, &principal);
     let mut groups = Vec::new();
+    // The first group of a rule is the target of links to it.
+    let mut named = BTreeSet::new();
     for group in &list.groups {
         groups.push((group, Test::of(&app, group).await));
     }
@@ -39,7 +44,10 @@ pub(in crate::console) async fn list(State(app): State<App>, principal: AdminPri
         p.muted { "Since the start of the process, the most frequent of the last 24 hours first. " a href="/denials" { "JSON" } }
         @if list.groups.is_empty() { p { "No policy or hook has denied anything." } }
         @if !list.groups.is_empty() { (by_caller(&list.groups)) }
-        @for (group, test) in &groups { (denial_group(group, test, &source)) }
+        @for (group, test) in &groups {
+            @let id = named.insert(&group.rule).then(|| parameter("rule", &group.rule));
+            (denial_group(group, id, &test_of_group(test, &source)))
+        }
         @if list.evicted > 0 {
             p.muted { (list.evicted) " groups are no longer kept, because there are too many." }
         }
@@ -103,9 +111,9 @@ fn by_caller(groups: &[DenialGroup]) -> Markup {
     }
 }
 
-fn denial_group(group: &DenialGroup, test: &Test<'_>, source: &RuleSource) -> Markup {
+fn denial_group(group: &DenialGroup, id: Option<String>, test: &Markup) -> Markup {
     html! {
-        h2 { (group.rule)
+        h2 id=[id] { (group.rule)
             @if let Some(tool) = &group.tool { " on " code { (tool) } }
             " " (verdict_badge(group.action))
         }
@@ -121,7 +129,7 @@ fn denial_group(group: &DenialGroup, test: &Test<'_>, source: &RuleSource) -> Ma
             dt { "Last calls" } dd { (samples(group)) }
         }
         p { a href=(calls_with("rule", &group.rule)) { "Calls with this rule" } }
-        (test_of_group(test, source))
+        (test)
     }
 }
 

@@ -730,7 +730,8 @@ async fn watching_a_session_requires_the_investigator_role_and_a_reason() {
     assert_eq!((refused.status, without_reason.status), (403, 400));
     assert_eq!(watched.header("location"), "/console/sessions/my-session");
     let session = investigator.get("/console/sessions/my-session").await.html;
-    assert!(session.contains("for ivan: ticket 7"), "{session}");
+    assert!(session.contains("kept</span> until 2"), "{session}");
+    assert!(session.contains(" for ivan: ticket 7"), "{session}");
     let id = answer.header("x-hookgate-request-id");
     let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
