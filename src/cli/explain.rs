@@ -18,7 +18,7 @@ use crate::{
     config::BUILTIN,
     event::{EventName, SkipReason},
     hook::{EventTrace, HookExecution, HookTrace},
-    observe::trace::{RulePosition, RunOutcome, TracedEvent, TracedRun},
+    observe::trace::{RulePosition, TracedEvent, TracedRun},
     server,
     test_case::{AgentAction, DEFAULT_MODEL, SimulatedCall},
     trial::{ExtraKeys, TrialReport, differences, display_value, run_trial},
@@ -106,9 +106,9 @@ impl ExplainPrinter<'_> {
             let earlier = before.filter(|other| other.event == record.event).count();
             self.event(record, earlier, &mut lines);
         }
-        for event in self.unasked_events() {
+        for event in report.unasked_events() {
             lines.push(format!("{}:", event.event));
-            lines.extend(event.rules.iter().filter_map(not_asked_line));
+            lines.extend(event.skipped_rules().filter_map(not_asked_line));
         }
         if lines.is_empty() && report.verdict != Some("error") {
             lines.push("no hook runs on this".to_owned());
@@ -131,10 +131,10 @@ impl ExplainPrinter<'_> {
 
     /// Appends the lines of one event; `earlier` is the number of earlier ones of its name.
     fn event(&self, record: &EventTrace, earlier: usize, lines: &mut Vec<String>) {
-        let traced = self.traced_event(record.event, earlier);
-        let rules = traced.filter(|_| earlier == 0);
-        let rules = rules.into_iter().flat_map(|event| &event.rules);
-        let not_asked: Vec<String> = rules.filter_map(not_asked_line).collect();
+        let traced = self.report.first_event(record.event);
+        let traced = traced.filter(|_| earlier == 0).into_iter();
+        let skipped = traced.flat_map(TracedEvent::skipped_rules);
+        let not_asked: Vec<String> = skipped.filter_map(not_asked_line).collect();
         if record.hooks.is_empty() && not_asked.is_empty() {
             return;
         }
@@ -165,26 +165,6 @@ impl ExplainPrinter<'_> {
                 reason_suffix(record.reason.as_ref())
             ));
         }
-    }
-
-    /// Returns the record of an event. The chunks of a response are one event there.
-    fn traced_event(&self, event: EventName, earlier: usize) -> Option<&TracedEvent> {
-        let record = self.report.record.as_ref()?;
-        let mut events = record.events().iter().filter(|other| other.event == event);
-        match event {
-            EventName::AfterModel => events.next(),
-            _ => events.nth(earlier),
-        }
-    }
-
-    /// Returns the events on which no policy and no hook ran.
-    fn unasked_events(&self) -> impl Iterator<Item = &TracedEvent> {
-        let events = self.report.record.iter().flat_map(|record| record.events());
-        events.filter(|event| {
-            let mut listed = self.report.events.iter();
-            !listed.any(|other| other.event == event.event)
-                && event.rules.iter().all(|rule| rule.asked().is_none())
-        })
     }
 
     fn call(&self, call: &SimulatedCall, lines: &mut Vec<String>) {
@@ -229,13 +209,17 @@ fn hook_line(event: EventName, hook: &HookTrace, position: Option<&RulePosition>
     let Some(ran) = ran else {
         return format!("{name} ({kind}{place})");
     };
+    let (removes, edits) = match ran.would {
+        Some(_) => ("would remove", "would edit"),
+        None => ("removes", "edits"),
+    };
     let output = match ran.output.as_object() {
         Some(fields) if !fields.is_empty() => format!("output {}", ran.output),
         _ if !ran.removed_calls.is_empty() => {
-            format!("removes calls of `{}`", ran.removed_calls.join("`, `"))
+            format!("{removes} calls of `{}`", ran.removed_calls.join("`, `"))
         }
-        _ if ran.edited && event == EventName::AfterModel => "edits the answer".to_owned(),
-        _ if ran.edited => "edits the request".to_owned(),
+        _ if ran.edited && event == EventName::AfterModel => format!("{edits} the answer"),
+        _ if ran.edited => format!("{edits} the request"),
         _ => "no output".to_owned(),
     };
     let would = ran
@@ -249,13 +233,7 @@ fn hook_line(event: EventName, hook: &HookTrace, position: Option<&RulePosition>
 }
 
 /// Returns one line about a rule that did not run.
-fn not_asked_line(rule: &TracedRun) -> Option<String> {
-    let RunOutcome::NotAsked(reason) = &rule.outcome else {
-        return None;
-    };
-    if *reason == SkipReason::DryRun {
-        return None;
-    }
+fn not_asked_line((rule, reason): (&TracedRun, SkipReason)) -> Option<String> {
     let name = rule.name();
     let place = rule.position()?;
     Some(format!(

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     form::csrf_field,
-    format::item_address,
+    format::{counted, item_address},
     page::{BadgeKind, badge, table},
 };
 use crate::{auth::AdminPrincipal, config::AdminRole, state::ShadowStatus};
@@ -68,9 +68,10 @@ fn report_tables(report: &Value) -> Markup {
             tr { th scope="row" { (label) } td.number { (counts[field]) } }
         }
     };
-    let calls = format!("{} calls evaluated", counts["calls"]);
+    let calls = counts["calls"].as_u64().unwrap_or_default();
+    let calls = counted(usize::try_from(calls).unwrap_or_default(), "call");
     html! {
-        (table(&calls, &["Result", "Calls"], &results))
+        (table(&format!("{calls} evaluated"), &["Result", "Calls"], &results))
         @for (field, title) in TABLES {
             @if let Some(rows) = report[field].as_object().filter(|rows| !rows.is_empty()) {
                 @let rows = html! {

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::{
     call_row::{session_calls, verdict_badge},
-    format::{bytes, calls_with, config_line, counted, duration, line_text},
+    format::{bytes, calls_with, config_line, counted, duration, line_text, with_code},
     page::{BadgeKind, badge, header_cell},
 };
 use crate::{
@@ -237,7 +237,7 @@ fn rule_row(rule: &TracedRun, snapshot: Option<&Snapshot>) -> Markup {
             } }
             @match &rule.outcome {
                 RunOutcome::NotAsked(reason) => {
-                    td colspan="5" { (badge(BadgeKind::Neutral, "not run")) " " (reason.explanation()) }
+                    td colspan="5" { (badge(BadgeKind::Neutral, "not run")) " " (with_code(reason.explanation())) }
                 }
                 RunOutcome::Asked(run) => (run_cells(run)),
             }

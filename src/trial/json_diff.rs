@@ -57,8 +57,10 @@ fn compare(
             }
         }
         (Some(Value::Array(first)), Some(Value::Array(second))) => {
+            let (start, first, second) = without_common_ends(first, second);
             for index in 0..first.len().max(second.len()) {
                 let pair = (first.get(index), second.get(index));
+                let index = start + index;
                 compare(format!("{path}[{index}]"), pair, extra, found);
             }
         }
@@ -69,6 +71,22 @@ fn compare(
             second: second.cloned(),
         }),
     }
+}
+
+/// Returns two lists without the elements with which both begin or end, and the number of those
+/// at the beginning: a removed element is not compared with the one behind it.
+fn without_common_ends<'a>(
+    first: &'a [Value],
+    second: &'a [Value],
+) -> (usize, &'a [Value], &'a [Value]) {
+    let pairs = first.iter().zip(second);
+    let start = pairs.take_while(|(one, other)| one == other).count();
+    let rest = |list: &'a [Value]| list.get(start..).unwrap_or_default();
+    let (first, second) = (rest(first), rest(second));
+    let pairs = first.iter().rev().zip(second.iter().rev());
+    let end = pairs.take_while(|(one, other)| one == other).count();
+    let rest = |list: &'a [Value]| list.get(..list.len() - end).unwrap_or_default();
+    (start, rest(first), rest(second))
 }
 
 /// Compares two values. Numbers are compared by value, not by notation.
@@ -131,6 +149,29 @@ mod tests {
             display(&expected, &found, ExtraKeys::Reported),
             "a.b[1].d: expected nothing, found 1\na.e: expected nothing, found 2"
         );
+    }
+
+    #[test]
+    fn only_removed_and_added_elements_of_a_list_differ() {
+        let full = json!([{ "name": "a" }, { "name": "b" }, { "name": "b" }, { "name": "c" }]);
+        let without = |index: usize| {
+            let mut list = full.as_array().unwrap().clone();
+            list.remove(index);
+            Value::Array(list)
+        };
+
+        let removed = [0, 1, 3].map(|index| display(&full, &without(index), ExtraKeys::Reported));
+        let added = display(&without(0), &full, ExtraKeys::Reported);
+
+        assert_eq!(
+            removed,
+            [
+                r#"[0]: expected {"name":"a"}, found nothing"#,
+                r#"[2]: expected {"name":"b"}, found nothing"#,
+                r#"[3]: expected {"name":"c"}, found nothing"#,
+            ]
+        );
+        assert_eq!(added, r#"[0]: expected nothing, found {"name":"a"}"#);
     }
 
     #[test]

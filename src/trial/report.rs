@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use crate::{
     dialect::{Dialect, read_stream},
-    event::{Action, RuleId},
+    event::{Action, EventName, RuleId},
     hook::EventTrace,
-    observe::trace::{CallRecord, RulePosition},
+    observe::trace::{CallRecord, RulePosition, TracedEvent},
 };
 
 /// The verdict on an action that ends with an error outside of hooks.
@@ -41,6 +41,27 @@ pub struct TrialReport {
     pub answer: Value,
     /// All text of the response.
     pub text: String,
+}
+
+impl TrialReport {
+    /// Returns the record of the first event of a name. The chunks of a response are one event
+    /// there.
+    pub fn first_event(&self, name: EventName) -> Option<&TracedEvent> {
+        self.recorded_events().find(|event| event.event == name)
+    }
+
+    /// Returns the records of events on which no policy and no hook ran.
+    pub fn unasked_events(&self) -> impl Iterator<Item = &TracedEvent> {
+        self.recorded_events().filter(|event| {
+            let mut listed = self.events.iter();
+            !listed.any(|other| other.event == event.event)
+                && event.rules.iter().all(|rule| rule.asked().is_none())
+        })
+    }
+
+    fn recorded_events(&self) -> impl Iterator<Item = &TracedEvent> {
+        self.record.iter().flat_map(|record| record.events())
+    }
 }
 
 /// A request to the model API.

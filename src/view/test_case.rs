@@ -11,7 +11,7 @@ use crate::{
     invisible_char::is_hidden,
     observe::{
         recorder::ExchangeAction,
-        trace::{CallRecord, DenialGroup, StoredContent, TracedRun},
+        trace::{CallRecord, DenialGroup, StoredContent, TracedEvent, TracedRun},
     },
     proof::policy_denies,
     state::App,
@@ -52,6 +52,8 @@ pub struct ContentCase {
     pub is_masked: bool,
     /// True if an earlier call of the session has the decision.
     pub repeats_decision: bool,
+    /// True if `request_limits` denied it, perhaps by what the session had used.
+    pub is_limited: bool,
 }
 
 /// Returns a case with the request and the answers of a call, and its verdict. `None` if the
@@ -70,6 +72,20 @@ pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Op
             .flatten()
             .any(|body| !body.masked.is_empty()),
         repeats_decision: call.repeats_decision(),
+        is_limited: call.events().iter().any(is_limited),
+    })
+}
+
+/// Returns whether `request_limits` denied a request.
+fn is_limited(event: &TracedEvent) -> bool {
+    let mut rules = event.rules.iter();
+    rules.any(|run| {
+        let rule = run.rule.as_ref().map(|rule| &rule.identity);
+        let policy = rule.and_then(|rule| rule.policy.as_deref());
+        let denies = run
+            .asked()
+            .is_some_and(|run| run.would.is_none() && run.action == Action::Deny);
+        denies && policy == Some("request_limits")
     })
 }
 

@@ -17,7 +17,7 @@ use crate::{
     console::{
         call_row::{COLUMNS, CallRow, LIST, models, short_time},
         form::FormFields,
-        format::{duration, with_parameter},
+        format::{duration, with_code, with_parameter},
         page::{Page, header_cell},
     },
     error::{ApiError, ErrorReason},
@@ -139,13 +139,13 @@ fn filter_form(words: &str, problem: Option<&str>) -> Markup {
             button { "Filter" }
             @if !words.is_empty() { a href=(LIST) { "All calls" } }
         }
-        @if let Some(problem) = problem { p.problem role="alert" { (problem) } }
+        @if let Some(problem) = problem { p.problem role="alert" { (with_code(problem)) } }
         details #filter-help {
             summary { "Conditions" }
             p { "Words such as " code { "rule:\"no shell\"" } ", all of which must hold. In quotes, write "
                 code { "\\\"" } " for a quote and " code { "\\\\" } " for a backslash." }
             dl { @for (key, meaning) in FILTER_KEYS {
-                dt { code { (key) ":" } } dd { (meaning) }
+                dt { code { (key) ":" } } dd { (with_code(meaning)) }
             } }
         }
     }

@@ -12,6 +12,7 @@ use crate::{
     config::AdminRole,
     console::{
         form::{FormFields, csrf_field, proof_hint},
+        format::{parameter, with_code},
         page::{Page, table},
         shadow_state::shadow_state,
     },
@@ -25,7 +26,7 @@ use crate::{
 
 const ADDRESS: &str = "/console/changes";
 
-/// Parameter that is set after a promotion.
+/// Parameter with the version of a promotion that led to the page.
 const PROMOTED: &str = "promoted";
 
 /// Shows the shadow, the rollout and the kept revisions.
@@ -50,7 +51,8 @@ pub(in crate::console) async fn show(
         p { "The version " code { (view.version) } " is in use. " a href="/console/config" { "Config" }
             " shows it, and reloads the config files." }
         (promotion_state(&view))
-        @if !fields.get(PROMOTED).is_empty() { p role="status" { "The revision is in use." } }
+        (refused_reload(&view))
+        @if fields.get(PROMOTED) == view.version { p role="status" { "The revision is in use." } }
         h2 { "Shadow" }
         (shadow_state(&shadow, &principal))
         h2 { "Rollout" }
@@ -81,8 +83,8 @@ pub(in crate::console) async fn promote(
 ) -> Result<Response, ApiError> {
     fields.check_operator(&principal)?;
     let revision = fields.get("revision").to_owned();
-    config_change::promote(app, revision, principal.name, None).await?;
-    Ok(back())
+    let promotion = config_change::promote(app, revision, principal.name, None);
+    Ok(back(&promotion.await?.to))
 }
 
 /// Takes the revision into use that was in use before, for an operator.
@@ -97,8 +99,8 @@ pub(in crate::console) async fn roll_back(
     fields: FormFields,
 ) -> Result<Response, ApiError> {
     fields.check_operator(&principal)?;
-    config_change::roll_back(app, principal.name).await?;
-    Ok(back())
+    let rollback = config_change::roll_back(app, principal.name);
+    Ok(back(&rollback.await?.to))
 }
 
 /// Returns a note if a promoted revision is in use instead of the config file.
@@ -107,6 +109,19 @@ pub(in crate::console) fn promotion_state(view: &ConfigView) -> Markup {
         @if let Some(file) = &view.file_version {
             p role="status" { "This revision was promoted. It stays in use until the config file changes, which has the version "
                 code { (file) } "." }
+        }
+    }
+}
+
+/// Returns the problems of the last reload, if it was refused.
+pub(in crate::console) fn refused_reload(view: &ConfigView) -> Markup {
+    html! {
+        @if let Some(refused) = &view.refused {
+            div.problem role="status" {
+                strong { "The last reload was refused" } " at " (refused.time) " (" (refused.cause)
+                "). The version " code { (view.version) } " is still in use."
+                ul { @for problem in &refused.problems { li { (with_code(problem)) } } }
+            }
         }
     }
 }
@@ -127,8 +142,9 @@ pub(in crate::console) async fn end_shadow(
     Ok(Redirect::to(ADDRESS).into_response())
 }
 
-fn back() -> Response {
-    Redirect::to(&format!("{ADDRESS}?{PROMOTED}=1")).into_response()
+fn back(version: &str) -> Response {
+    let query = parameter(PROMOTED, version);
+    Redirect::to(&format!("{ADDRESS}?{query}")).into_response()
 }
 
 fn rollout_state(rollout: &RolloutView) -> Markup {

@@ -13,13 +13,14 @@ use crate::{
     config::AdminRole,
     console::{
         form::{FormFields, csrf_field, proof_hint},
+        format::with_code,
         page::{Page, table},
-        pages::changes::promotion_state,
+        pages::changes::{promotion_state, refused_reload},
     },
     error::ApiError,
     state::{App, ReloadCause},
     view::{
-        config::{self, ConfigDiff, ConfigView, RefusedView, RevisionView},
+        config::{self, ConfigDiff, ConfigView, RevisionView},
         config_change::on_blocking_thread,
     },
 };
@@ -54,13 +55,13 @@ pub(in crate::console) async fn show(
     let body = html! {
         p { "Version " code { (view.version) } ". The console does not change the config file." }
         (promotion_state(&view))
-        @if let Some(refused) = &view.refused { (refused_reload(refused)) }
+        (refused_reload(&view))
         @if view.refused.is_none() { (reload_result(fields.get(RELOADED))) }
         (reload_form(&principal, &proofs))
         (needs_restart(&view.needs_restart))
         @if !view.warnings.is_empty() {
             h2 { "Warnings" }
-            ul { @for warning in &view.warnings { li { (warning) } } }
+            ul { @for warning in &view.warnings { li { (with_code(warning)) } } }
         }
         (revisions(&view.revisions, diff.as_ref()))
         h2 { "Effective config" }
@@ -100,16 +101,6 @@ fn reload_result(result: &str) -> Markup {
             CHANGED => p role="status" { "The config files were read again. The new config is in use." },
             UNCHANGED => p role="status" { "The config files were read again. Nothing has changed." },
             _ => {}
-        }
-    }
-}
-
-fn refused_reload(refused: &RefusedView) -> Markup {
-    html! {
-        div.problem role="status" {
-            strong { "The last reload was refused" } " at " (refused.time) " (" (refused.cause)
-            "). The config below is still in use."
-            ul { @for problem in &refused.problems { li { (problem) } } }
         }
     }
 }
@@ -155,8 +146,10 @@ fn revisions(revisions: &[RevisionView], diff: Option<&ConfigDiff>) -> Markup {
         (table("Newest first", &["Version", "In use since", "Loaded by", "State"], &rows))
         @if revisions.len() > 1 {
             form.line method="get" action=(ADDRESS) {
-                (revision_choice("from", "Compare", revisions, 1))
-                (revision_choice("to", "with", revisions, 0))
+                @let versions = [1, 0].map(|number| revisions.get(number).map_or("", |revision| revision.version.as_str()));
+                @let [from, to] = diff.map_or(versions, |diff| [diff.from.as_str(), diff.to.as_str()]);
+                (revision_choice("from", "Compare", revisions, from))
+                (revision_choice("to", "with", revisions, to))
                 button { "Show the difference" }
             }
         }
@@ -164,12 +157,17 @@ fn revisions(revisions: &[RevisionView], diff: Option<&ConfigDiff>) -> Markup {
     }
 }
 
-fn revision_choice(name: &str, label: &str, revisions: &[RevisionView], chosen: usize) -> Markup {
+/// Returns the field for a version. One that is not in use since the start is a choice if it is
+/// chosen.
+fn revision_choice(name: &str, label: &str, revisions: &[RevisionView], chosen: &str) -> Markup {
+    let number = revisions.iter().find(|revision| revision.version == chosen);
+    let number = number.map(|revision| revision.number);
     html! {
         label { (label)
             select name=(name) {
+                @if number.is_none() { option selected { (chosen) } }
                 @for revision in revisions {
-                    option value=(revision.number) selected[revision.number == chosen] {
+                    option value=(revision.version) selected[Some(revision.number) == number] {
                         (revision.version) " (" (revision.applied) ")"
                     }
                 }

@@ -1,6 +1,9 @@
 //! Denials by rule, reason and tool, and tests made of them.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use axum::extract::{Path, State};
 use maud::{Markup, html};
@@ -10,7 +13,7 @@ use crate::{
     config::AdminRole,
     console::{
         call_row::{LIST as CALLS, verdict_badge},
-        format::{calls_with, config_line, item_address},
+        format::{calls_with, config_line, item_address, parameter},
         page::Page,
         pages::call::{NO_CONTENT_OF_EVENTS, unknown_call},
     },
@@ -34,6 +37,8 @@ pub(in crate::console) async fn list(State(app): State<App>, principal: AdminPri
     let source = RuleSource::of(&snapshot.config);
     let list = visible_denials(&app, &principal);
     let mut groups = Vec::new();
+    // The first group of a rule is the target of links to it.
+    let mut named = BTreeSet::new();
     for group in &list.groups {
         groups.push((group, Test::of(&app, group).await));
     }
@@ -41,7 +46,11 @@ pub(in crate::console) async fn list(State(app): State<App>, principal: AdminPri
         p.muted { "Since the start of the process, the most frequent of the last 24 hours first. " a href="/denials" { "JSON" } }
         @if list.groups.is_empty() { p { "No policy or hook has denied anything." } }
         @if !list.groups.is_empty() { (by_caller(&list.groups)) }
-        @for (group, test) in &groups { (denial_group(group, &snapshot)) (test_of_group(test, &source, &principal)) }
+        @for (group, test) in &groups {
+            @let id = named.insert(&group.rule).then(|| parameter("rule", &group.rule));
+            (denial_group(group, id, &snapshot))
+            (test_of_group(test, &source, &principal))
+        }
         @if list.evicted > 0 {
             p.muted { (list.evicted) " groups are no longer kept, because there are too many." }
         }
@@ -105,9 +114,9 @@ fn by_caller(groups: &[DenialGroup]) -> Markup {
     }
 }
 
-fn denial_group(group: &DenialGroup, snapshot: &Snapshot) -> Markup {
+fn denial_group(group: &DenialGroup, id: Option<String>, snapshot: &Snapshot) -> Markup {
     html! {
-        h2 { (group.rule)
+        h2 id=[id] { (group.rule)
             @if let Some(tool) = &group.tool { " on " code { (tool) } }
             " " (verdict_badge(group.action))
         }
@@ -201,6 +210,12 @@ fn differences_from_call(case: &ContentCase) -> Markup {
             p.problem {
                 "The decision is that of an earlier call in the session. The test runs without this session: its "
                 "policies and hooks decide again, which may give another verdict."
+            }
+        }
+        @if case.is_limited {
+            p.problem {
+                "A policy " code { "request_limits" } " decided. The test runs without this session, so it does not "
+                "pass if the session had used up its " code { "max_calls" } " or " code { "max_tokens" } "."
             }
         }
     }

@@ -4,7 +4,10 @@ use axum::extract::State;
 use maud::{Markup, html};
 
 use crate::{
-    console::page::{BadgeKind, Page, badge, table},
+    console::{
+        format::with_code,
+        page::{BadgeKind, Page, badge, table},
+    },
     fleet::{DecisionLogView, FleetStatus, ReplicaView},
     state::App,
     view::fleet,
@@ -17,7 +20,7 @@ pub(in crate::console) async fn show(State(app): State<App>) -> Page {
         Err(error) => html! {
             p { "Gateways that share a Redis are listed here: the config of each and since when it is in use, "
                 "those that lag behind the newest one, guards that are not proven, and the last line of each decision log." }
-            p { (badge(BadgeKind::Neutral, error.message())) }
+            p { (with_code(error.message())) }
         },
     };
     Page::new("Fleet", body).under("/console/fleet")

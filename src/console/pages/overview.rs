@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use crate::{
     console::{
-        format::{age, bytes, calls_with, counted},
+        format::{age, bytes, counted, parameter},
         page::{BadgeKind, Page, badge},
     },
     observe::trace::DenialGroup,
@@ -76,7 +76,7 @@ fn denials(groups: &[DenialGroup]) -> Markup {
         @if rules.is_empty() { p { (badge(BadgeKind::Good, "none")) } } @else {
             ul {
                 @for (rule, count) in rules.iter().take(LISTED_RULES) {
-                    li { a href=(calls_with("rule", rule)) { (rule) } " × " (count) }
+                    li { a href={ "/console/denials#" (parameter("rule", rule)) } { (rule) } " × " (count) }
                 }
             }
             p { a href="/console/denials" { "All denials" } }
@@ -98,20 +98,25 @@ fn rule_card(title: &str, none: &str, state: RuleRemark, rules: &[RuleView]) -> 
     card(title, &remarked(none, state, rules))
 }
 
-/// Returns the rules with a remark, or `none`.
+/// Returns the rules with a remark, apart from those that only the config of a rollout has, or
+/// `none`.
 fn remarked(none: &str, state: RuleRemark, rules: &[RuleView]) -> Markup {
     let found = rules.iter().filter(|rule| rule.remarks.contains(&state));
-    let found: Vec<&RuleView> = found.collect();
+    let (of_rollout, in_use): (Vec<&RuleView>, Vec<_>) = found.partition(|rule| rule.candidate);
     let kind = match state {
         RuleRemark::FailsOpen | RuleRemark::WithoutProof => BadgeKind::Warning,
         _ => BadgeKind::Bad,
     };
     html! {
-        @if found.is_empty() { p { (badge(BadgeKind::Good, none)) } } @else {
-            p { a href="/console/rules" { (badge(kind, &format!("{} × {}", state.as_str(), found.len()))) } }
-            ul { @for view in &found { li { (view.summary.rule.name)
-                @if state == RuleRemark::Failing { " × " (view.summary.last_day.failed) }
-            } } }
+        @if in_use.is_empty() && of_rollout.is_empty() { p { (badge(BadgeKind::Good, none)) } }
+        @for (found, place) in [(in_use, ""), (of_rollout, " in the rollout")] {
+            @if !found.is_empty() {
+                @let text = format!("{} × {}{place}", state.as_str(), found.len());
+                p { a href="/console/rules" { (badge(kind, &text)) } }
+                ul { @for view in &found { li { (view.summary.rule.name)
+                    @if state == RuleRemark::Failing { " × " (view.summary.last_day.failed) }
+                } } }
+            }
         }
     }
 }

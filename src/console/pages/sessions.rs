@@ -16,9 +16,10 @@ use crate::{
     },
     error::{ApiError, ErrorReason},
     state::App,
+    timestamp::{milliseconds, rfc3339_ms},
     view::{
         content,
-        sessions::{self, KeptCalls, SessionDetails, SessionInfo},
+        sessions::{self, SessionDetails, SessionInfo},
     },
 };
 
@@ -30,11 +31,15 @@ const LISTED_SESSIONS: usize = 100;
 /// Shows the sessions that were used last.
 pub(in crate::console) async fn list(State(app): State<App>) -> Page {
     let list = sessions::newest(&app, LISTED_SESSIONS).await.sessions;
+    let all = app.snapshot().sessions.store().count();
     let rows = html! { @for session in &list { (row(session)) } };
     let body = html! {
         @if list.is_empty() {
             p { "No session yet. A session begins with the first call of an agent." }
         } @else {
+            @if list.len() == LISTED_SESSIONS && all > LISTED_SESSIONS {
+                p.muted { "The last " (LISTED_SESSIONS) " of " (all) " sessions." }
+            }
             (table("Sessions by last call",
                 &["Session", "Agent", "Caller", "Found by", "Prompts", "Calls", "Last call"], &rows))
         }
@@ -59,7 +64,7 @@ pub(in crate::console) async fn show(
     };
     let body = html! {
         (detail_list(&details))
-        (kept_calls(&details.kept))
+        (kept_calls(&details))
         (watch_form(&app, &principal, &details.session))
     };
     Ok(Page::new(format!("Session {id}"), body).under(LIST))
@@ -94,7 +99,8 @@ fn watch_form(app: &App, principal: &AdminPrincipal, session: &SessionInfo) -> M
     html! {
         h2 { "Content" }
         @for watch in watches {
-            p role="status" { (badge(BadgeKind::Warning, "kept")) " for " (watch.by) ": " (watch.reason) }
+            @let until = rfc3339_ms(milliseconds(watch.until));
+            p role="status" { (badge(BadgeKind::Warning, "kept")) " until " (until) " for " (watch.by) ": " (watch.reason) }
         }
         @if principal.has(AdminRole::Investigator) {
             form.line method="post" action={ (item_address(LIST, id, "")) "/watch" } {
@@ -134,15 +140,10 @@ fn detail_list(details: &SessionDetails) -> Markup {
     let session = &details.session;
     let reported = details.reported.iter().map(|event| event.as_str());
     let reported: Vec<&str> = reported.collect();
-    let calls = calls_with("session", &session.id);
-    let calls = match session.caller.as_str() {
-        "" => calls,
-        key => format!("{calls}&caller={key}"),
-    };
     html! {
         p {
             a data-up href=(LIST) { "All sessions" } " · "
-            a href=(calls) { "Calls of this session" }
+            a href=(calls_of(session)) { "Calls of this session" }
         }
         dl {
             dt { "Agent" } dd { (session.agent) }
@@ -170,11 +171,13 @@ fn detail_list(details: &SessionDetails) -> Markup {
 }
 
 /// Shows the tools and tokens of the calls that the live trace keeps.
-fn kept_calls(kept: &KeptCalls) -> Markup {
+fn kept_calls(details: &SessionDetails) -> Markup {
+    let kept = &details.kept;
+    let calls = calls_of(&details.session);
     let rows = html! {
         @for tool in &kept.tools {
             tr {
-                th scope="row" { a href=(calls_with("tool", &tool.name)) { (tool.name) } }
+                th scope="row" { a href={ (calls) "&" (parameter("tool", &tool.name)) } { (tool.name) } }
                 td.number { (tool.records) }
                 td.number { (tool.denied) }
             }
@@ -187,6 +190,15 @@ fn kept_calls(kept: &KeptCalls) -> Markup {
         @if kept.tools.is_empty() { p { "No tool was called." } } @else {
             (table("Tools by name", &["Tool", "Calls", "Denied"], &rows))
         }
+    }
+}
+
+/// Returns the address of the list of a session's calls.
+fn calls_of(session: &SessionInfo) -> String {
+    let calls = calls_with("session", &session.id);
+    match session.caller.as_str() {
+        "" => calls,
+        key => format!("{calls}&caller={key}"),
     }
 }
 

@@ -14,11 +14,13 @@ use crate::{
     console::{
         call_row::verdict_badge,
         form::{FormFields, csrf_field},
+        format::{counted, with_code},
         page::{BadgeKind, Page, badge, table},
         timeline::timeline,
     },
     error::ApiError,
     hook::{EventTrace, HookTrace},
+    observe::trace::TracedEvent,
     state::App,
     test_case::AgentAction,
     trial::{ExtraKeys, TrialReport, differences, display_value},
@@ -100,7 +102,7 @@ pub(in crate::console) async fn submit(
     let status = refused.map_or(StatusCode::OK, ApiError::status);
     let body = html! {
         @match &tried {
-            Err(error) => p.problem role="alert" { (error.message()) },
+            Err(error) => p.problem role="alert" { (with_code(error.message())) },
             Ok((action, report)) => (result(action, report, trial)),
         }
         (form(&app, &principal, trial))
@@ -192,7 +194,11 @@ fn result(action: &AgentAction, report: &TrialReport, trial: Trial<'_>) -> Marku
         @if let Some(version) = trial.version { p { "Under the config " code { (version) } "." } }
         @if let Some(reason) = &report.reason { p { "Reason: " q { (reason) } } }
         @if report.events.is_empty() { p { "No policy and no hook runs on this." } }
-        @for (number, event) in (1..).zip(&report.events) { (event_result(number, event)) }
+        @for (number, event) in (1..).zip(&report.events) { (event_result(number, event, report)) }
+        @for (number, event) in (report.events.len() + 1..).zip(report.unasked_events()) {
+            h3 { (event.event.as_str()) }
+            (hook_table(number, &skipped_rows(event)))
+        }
         @if mode == TrialMode::Run {
             (upstream(action, report))
             h3 { "The agent receives status " (report.status) }
@@ -206,15 +212,39 @@ fn result(action: &AgentAction, report: &TrialReport, trial: Trial<'_>) -> Marku
     }
 }
 
-fn event_result(number: usize, event: &EventTrace) -> Markup {
-    let rows = html! { @for hook in &event.hooks { (hook_row(hook)) } };
-    let caption = format!("Policies and hooks of event {number}, in order");
+fn event_result(number: usize, event: &EventTrace, report: &TrialReport) -> Markup {
+    // The record has the chunks of a response as one event.
+    let mut earlier = report.events.iter().take(number - 1);
+    let is_first = earlier.all(|other| other.event != event.event);
+    let traced = report.first_event(event.event).filter(|_| is_first);
+    let rows = html! {
+        @for hook in &event.hooks { (hook_row(hook)) }
+        @if let Some(traced) = traced { (skipped_rows(traced)) }
+    };
     html! {
         h3 { (event.event.as_str()) " "
             @if let Some(verdict) = event.verdict { (verdict_badge(verdict)) }
         }
         @if let Some(reason) = &event.reason { p { "Reason: " q { (reason) } } }
-        (table(&caption, &["Policy or hook", "Status", "Would", "Time", "Output"], &rows))
+        (hook_table(number, &rows))
+    }
+}
+
+fn hook_table(number: usize, rows: &Markup) -> Markup {
+    let caption = format!("Policies and hooks of event {number}, in order");
+    let columns = ["Policy or hook", "Status", "Would", "Time", "Output"];
+    table(&caption, &columns, rows)
+}
+
+/// Returns rows of the rules that did not run, with the reasons.
+fn skipped_rows(event: &TracedEvent) -> Markup {
+    html! {
+        @for (rule, reason) in event.skipped_rules() {
+            tr {
+                th scope="row" { (rule.name()) }
+                td colspan="4" { (badge(BadgeKind::Neutral, "not run")) " " (with_code(reason.explanation())) }
+            }
+        }
     }
 }
 
@@ -233,7 +263,7 @@ fn hook_row(hook: &HookTrace) -> Markup {
                     td.number { (run.ms) " ms" }
                     td {
                         code { (run.output.to_string()) }
-                        @if run.edited { " edited" }
+                        @if run.edited { @if run.would.is_some() { " would edit" } @else { " edited" } }
                         @for (code, detail) in &run.diagnostics { " " code { (code) } " " (detail) }
                     }
                 }
@@ -248,7 +278,7 @@ fn upstream(action: &AgentAction, report: &TrialReport) -> Markup {
     };
     let sent = json!(call.body);
     html! {
-        h3 { "The model API is called " (report.upstream.len()) " times" }
+        h3 { "The model API is called " (counted(report.upstream.len(), "time")) }
         @for request in &report.upstream {
             p { code { (request.path) } }
             @let changes = differences(&sent, &request.body, ExtraKeys::Reported);

@@ -178,6 +178,21 @@ export function accessibilityTests(suite) {
       }
     });
   });
+
+  it("the list of calls fits into 1280 pixels, also with long names", async () => {
+    const { browser, fixture } = suite;
+    await withWindow(browser, fixture.gateway, { user: "vera", viewport: { width: 1280, height: 720 } }, async (page) => {
+      await page.goto("/console/calls");
+      const hidden = await page.evaluate(() => {
+        // From "Decided by" to "Model".
+        const names = document.querySelectorAll("table.calls td:nth-child(n + 3):nth-child(-n + 8)");
+        for (const cell of names) cell.textContent = "a-name-that-is-too-long-for-its-cell";
+        const region = document.querySelector("table.calls").parentElement;
+        return region.scrollWidth - region.clientWidth;
+      });
+      assert.equal(hidden, 0);
+    });
+  });
 }
 
 // Pages behind a form or a link, by their names.

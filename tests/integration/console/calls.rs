@@ -114,7 +114,7 @@ async fn a_filter_is_kept_in_links_and_an_unknown_filter_is_reported() {
     assert!(denied.contains("2 of 3 calls"), "{denied}");
     assert_eq!(wrong.status, 200);
     assert!(
-        wrong.html.contains("unknown filter `nonsense`"),
+        wrong.html.contains("unknown filter <code>nonsense</code>"),
         "{}",
         wrong.html
     );
@@ -420,6 +420,29 @@ policies: [{ policy: redact, detect: [email], action: deny }]
     );
 }
 
+#[tokio::test]
+async fn a_test_of_a_limit_of_the_session_has_a_note() {
+    let upstream = Upstream::mock().await;
+    let config = "\
+trace: { content: { denied_or_edited: true } }
+policies: [{ policy: request_limits, max_calls: 1 }]
+";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let browser = Browser::at(&gateway);
+    let agent = gateway.agent().sending("x-hookgate-session", "s");
+    agent.generate("m", &prompt("hello")).await;
+    let answer = agent.generate("m", &prompt("again")).await;
+    assert_eq!(answer.header("x-hookgate-action"), "deny");
+    let id = answer.header("x-hookgate-request-id");
+    wait_for_rows(&browser, "?verdict=deny", 1).await;
+    let address = format!("/console/calls/{id}/test");
+    generated_test(&browser, &address).await;
+
+    let page = browser.get(&address).await.html;
+
+    assert!(page.contains("<code>max_calls</code>"), "{page}");
+}
+
 /// Waits until the content of a call is kept, and returns the test of its page.
 async fn generated_test(browser: &Browser, address: &str) -> String {
     let deadline = Instant::now() + TEST_TIMEOUT;
@@ -707,7 +730,8 @@ async fn watching_a_session_requires_the_investigator_role_and_a_reason() {
     assert_eq!((refused.status, without_reason.status), (403, 400));
     assert_eq!(watched.header("location"), "/console/sessions/my-session");
     let session = investigator.get("/console/sessions/my-session").await.html;
-    assert!(session.contains("for ivan: ticket 7"), "{session}");
+    assert!(session.contains("kept</span> until 2"), "{session}");
+    assert!(session.contains(" for ivan: ticket 7"), "{session}");
     let id = answer.header("x-hookgate-request-id");
     let deadline = Instant::now() + TEST_TIMEOUT;
     loop {

@@ -134,9 +134,11 @@ async fn the_overview_lists_problems_with_links_to_their_pages() {
     let config = gateway.operator().get("/config").await.json();
 
     assert!(
-        page.contains("href=\"/console/calls?rule=guard\">guard</a> × 1"),
+        page.contains("href=\"/console/denials#rule=guard\">guard</a> × 1"),
         "{page}"
     );
+    let denials = Browser::at(&gateway).get("/console/denials").await.html;
+    assert!(denials.contains("<h2 id=\"rule=guard\">"), "{denials}");
     assert!(page.contains("fails open"), "{page}");
     assert!(page.contains("href=\"/console/config\""), "{page}");
     assert_eq!(overview["guards_without_proof"], json!([]));
@@ -244,7 +246,8 @@ async fn a_session_has_the_tools_and_tokens_of_its_kept_calls() {
         "{kept:#}"
     );
     assert!(page.contains(&format!(" {total} tokens")), "{page}");
-    assert!(page.contains("/console/calls?tool=shell"), "{page}");
+    let calls = "/console/calls?session=my-session&amp;tool=shell";
+    assert!(page.contains(calls), "{page}");
 }
 
 #[tokio::test]
@@ -264,6 +267,40 @@ async fn a_session_is_shown_with_its_calls() {
     assert!(page.contains("/console/calls?session=my-session"), "{page}");
     assert_eq!(missing.status, 404);
     assert!(missing.html.contains("no session has this id"));
+}
+
+#[tokio::test]
+async fn the_list_of_sessions_has_the_number_of_all() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: prompt_guard, deny: [aurora] }]\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+    for number in 0..101 {
+        let agent = gateway.agent();
+        let agent = agent.sending("x-hookgate-session", format!("session-{number}"));
+        agent.generate("m", &prompt("hello")).await;
+    }
+
+    let list = Browser::at(&gateway).get("/console/sessions").await.html;
+
+    assert!(list.contains("The last 100 of 101 sessions."), "{list}");
+}
+
+#[tokio::test]
+async fn messages_show_no_backticks() {
+    let upstream = Upstream::mock().await;
+    let hooks = hook::config(&[("BeforeModel", hook::denying("guard", "no"))]);
+    let gateway = TestGateway::start(&upstream, &hooks).await;
+    let browser = Browser::at(&gateway);
+
+    for (path, message) in [
+        ("/console/calls?q=made-up:1", "<code>made-up"),
+        ("/console/config", "fails open"),
+        ("/console/fleet", "<code>"),
+    ] {
+        let page = browser.get(path).await.html;
+        assert!(page.contains(message), "{path}: {page}");
+        assert!(!page.contains('`'), "{path}: {page}");
+    }
 }
 
 #[tokio::test]
@@ -382,7 +419,17 @@ async fn config_revisions_can_be_compared_and_a_rejected_reload_is_explained() {
         page.text()
     );
     assert!(page.text().contains("The last reload was refused"));
+    let changes = operator.get("/console/changes").await;
+    assert!(changes.text().contains("The last reload was refused"));
     assert_eq!(missing.status, 400);
+    let reversed = operator.get("/console/config?from=0&to=1").await;
+    let selects: Vec<&str> = reversed.text().split("<select").skip(1).collect();
+    for (select, revision) in selects.iter().zip(revisions) {
+        let version = revision["version"].as_str().unwrap();
+        let option = format!("<option value=\"{version}\" selected>");
+        assert!(select.contains(&option), "{option}: {select}");
+    }
+    assert_eq!(selects.len(), 2);
 }
 
 #[tokio::test]

@@ -200,3 +200,29 @@ async fn an_earlier_revision_of_the_config_can_be_tried() {
     let choice = format!("<option value=\"{earlier}\">");
     assert!(page.text().contains(&choice), "{}", page.text());
 }
+
+#[tokio::test]
+async fn a_trial_shows_what_an_observing_policy_would_edit_and_what_did_not_run() {
+    let upstream = Upstream::mock().await;
+    let config = "policies:
+  - { policy: model_swap, name: observed, mode: observe, rules: [{ to: other }] }
+  - { policy: prompt_guard, name: conditional, deny: [aurora], when: 'request.model == \"x\"' }
+";
+    let gateway = with_users(&upstream, config).await;
+    let operator = logged_in(&gateway, "olga").await;
+    let csrf = operator.csrf("/console/try").await;
+    let input = json!({ "contents": [{ "parts": [{ "text": "hello" }] }] }).to_string();
+
+    let fields = [("csrf", &*csrf), ("input", &*input), ("mode", "run")];
+    let page = operator.post("/console/try", &fields).await.html;
+
+    assert!(page.contains("<code>{}</code> would edit"), "{page}");
+    assert!(!page.contains(" edited"), "{page}");
+    let not_run = "<th scope=\"row\">conditional</th><td colspan=\"4\">";
+    assert!(page.contains(not_run), "{page}");
+    assert!(
+        page.contains("its condition <code>when</code> is false"),
+        "{page}"
+    );
+    assert!(page.contains("is called 1 time<"), "{page}");
+}

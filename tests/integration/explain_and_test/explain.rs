@@ -166,6 +166,17 @@ fn a_policy_that_masks_an_answer_is_explained() {
 }
 
 #[test]
+fn an_observing_policy_edits_nothing() {
+    let config = "policies: [{ policy: redact, detect: [email], mode: observe, name: mask }]\n";
+    let mail = answer(&json!({ "text": "Ask ann@example.com." }));
+
+    let output = explain_answer(config, &mail, &Value::Null);
+
+    let line = "mask (builtin, hookgate.yaml:2), ok, N ms, only observes, would proceed, would edit the answer";
+    assert!(output.contains(line), "{output}");
+}
+
+#[test]
 fn a_policy_that_denies_a_tool_call_of_an_answer_is_explained() {
     let config = "policies: [{ policy: tool_guard, deny: [web_fetch] }]\n";
     let call = answer(&json!({ "functionCall": { "name": "web_fetch", "args": {} } }));

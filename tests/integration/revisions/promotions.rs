@@ -506,4 +506,6 @@ async fn the_console_promotes_and_rolls_back_for_operators_with_a_csrf_token() {
         .post("/console/changes/rollback", &fields[..1])
         .await;
     assert_eq!((rollback.status, version(&operator).await), (303, second));
+    let page = browser.get(promoted.header("location")).await.html;
+    assert!(!page.contains("The revision is in use."), "{page}");
 }

@@ -760,4 +760,5 @@ async fn operators_see_the_rules_of_both_configs() {
     let page = browser.get("/console/").await.html;
     assert!(!page.contains("No hook failed in 24 h."), "{page}");
     assert!(page.contains("newguard × 1"), "{page}");
+    assert!(page.contains("failing × 1 in the rollout"), "{page}");
 }

@@ -107,6 +107,15 @@ impl TracedEvent {
         details.any(|run| run.would.is_none() && (run.edited || run.fields.has_edit()))
     }
 
+    /// Returns the rules that did not run, with the reasons; without those of a dry run, in which
+    /// no rule runs.
+    pub fn skipped_rules(&self) -> impl Iterator<Item = (&TracedRun, SkipReason)> {
+        self.rules.iter().filter_map(|rule| match rule.outcome {
+            RunOutcome::Asked(_) | RunOutcome::NotAsked(SkipReason::DryRun) => None,
+            RunOutcome::NotAsked(reason) => Some((rule, reason)),
+        })
+    }
+
     /// Removes the texts of reasons that may be about content.
     pub(crate) fn remove_content(&mut self) {
         let runs = self
