@@ -29,11 +29,11 @@ async fn ended_call(agent: &Agent, operator: &Agent, text: &str) -> String {
     id
 }
 
-/// Waits for a page: a call ends shortly after its last byte.
-async fn wait_for_page(browser: &Browser, path: &str) {
+/// Waits until a page has a text: content is masked and kept shortly after its call has ended.
+async fn wait_for_text(browser: &Browser, path: &str, text: &str) {
     let deadline = Instant::now() + TEST_TIMEOUT;
-    while browser.get(path).await.status != 200 {
-        assert!(Instant::now() < deadline, "no {path}");
+    while !browser.get(path).await.html.contains(text) {
+        assert!(Instant::now() < deadline, "no {text} on {path}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -138,7 +138,7 @@ async fn links_to_content_are_for_investigators() {
     let id = answer.header("x-hookgate-request-id");
     let investigator = logged_in(&gateway, "ivan").await;
     let page = format!("/console/calls/{id}");
-    wait_for_page(&investigator, &page).await;
+    wait_for_text(&investigator, &page, "Make a test of this").await;
 
     for (user, is_offered) in [("ivan", true), ("vera", false), ("olga", false)] {
         let browser = logged_in(&gateway, user).await;
