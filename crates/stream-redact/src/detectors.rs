@@ -33,7 +33,8 @@ pub(super) struct Edges {
     pub(super) after: Option<Class>,
     /// For matches that may begin anywhere: how to find their start.
     pub(super) lead: Option<Lead>,
-    pub(super) mark: Option<EarlyMark>,
+    /// A byte that every match has near its start.
+    pub(super) early_mark: Option<EarlyMark>,
 }
 
 /// A match that is found by a byte inside it; its start is searched backwards.
@@ -86,7 +87,7 @@ impl Edges {
     const TOKEN: Self = Self::new(Some(validators::alphanumeric), Some(validators::base64url));
     /// The header of a web token has at most 1,024 bytes after `eyJ`.
     const WEB_TOKEN: Self = Self {
-        mark: Some(EarlyMark {
+        early_mark: Some(EarlyMark {
             byte: b'.',
             within: 1028,
         }),
@@ -100,7 +101,7 @@ impl Edges {
             before,
             after,
             lead: None,
-            mark: None,
+            early_mark: None,
         }
     }
 }

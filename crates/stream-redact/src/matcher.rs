@@ -167,7 +167,7 @@ impl MarkSearch {
         }
         let (from, end) = (self.read.max(start), start + mark.within);
         let bytes = view.bytes(from..end.min(view.end()));
-        self.found = memchr::memchr(mark.byte, bytes).map(|place| from + place);
+        self.found = memchr::memrchr(mark.byte, bytes).map(|place| from + place);
         self.read = from + bytes.len();
         is_found(self.found) || view.end() < end && !view.is_last()
     }

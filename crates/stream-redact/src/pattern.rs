@@ -67,7 +67,7 @@ impl Pattern {
     }
 
     pub(super) fn early_mark(&self) -> Option<EarlyMark> {
-        self.edges.mark
+        self.edges.early_mark
     }
 
     /// Returns the start of a match found at this offset, not before `from`.

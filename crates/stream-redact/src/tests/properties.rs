@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::{
     every_detector,
     reference::{part, reference_mask},
-    samples::secrets,
+    samples::{JWT, secrets},
     shown,
 };
 use crate::{Mask, Style};
@@ -288,6 +288,29 @@ fn long_web_tokens_are_masked_like_by_the_reference_implementation() {
     assert_eq!(shown(&mask, &token(1024)), "[REDACTED:jwt] ");
     assert_eq!(shown(&mask, &token(1025)), token(1025));
     assert!(shown(&mask, &far).ends_with("b-[REDACTED:jwt] "));
+}
+
+#[test]
+fn web_tokens_near_each_other_are_masked() {
+    let mask = every_detector();
+    for (text, masked) in [
+        ("{JWT} {JWT}", "[REDACTED:jwt] [REDACTED:jwt]"),
+        (
+            "{JWT}, {JWT} and {JWT}.",
+            "[REDACTED:jwt], [REDACTED:jwt] and [REDACTED:jwt].",
+        ),
+        (
+            "eyJhbGciOi... is short for {JWT}",
+            "eyJhbGciOi... is short for [REDACTED:jwt]",
+        ),
+        ("eyJ-eyJ. eyJx. {JWT}", "eyJ-eyJ. eyJx. [REDACTED:jwt]"),
+    ] {
+        let text = text.replace("{JWT}", JWT);
+        assert_eq!(shown(&mask, &text), masked);
+        let middle = text.len() / 2;
+        check(&mask, &split(&text, &[10, middle, text.len() - 2]));
+        check(&mask, &split(&text, &[text.len() - JWT.len()]));
+    }
 }
 
 /// Returns the CPU time of this thread.
