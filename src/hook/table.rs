@@ -229,7 +229,7 @@ struct TableBuilder<'a> {
     layers: &'a [PolicyLayer],
     tool_names: Arc<ToolNames>,
     /// Number of policies without a name, by kind.
-    unnamed: BTreeMap<String, usize>,
+    unnamed: BTreeMap<(String, Option<EventName>), usize>,
     table: HookTable,
     problems: Vec<Problem>,
 }

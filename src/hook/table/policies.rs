@@ -19,22 +19,21 @@ impl TableBuilder<'_> {
     pub(super) fn add_policy(&mut self, spec: &PolicySpec) {
         let events = policy::find(&spec.policy).map_or(&[][..], |kind| kind.events);
         let matcher = self.matcher(&Matcher::default(), "");
-        let counter = self.counter_name(spec);
+        let counter = self.counter_name(spec, None);
         self.add_policy_on(events, &matcher, spec, counter);
     }
 
-    /// Returns the name of a policy's counters. Those of policies without a name are apart.
-    fn counter_name(&mut self, spec: &PolicySpec) -> String {
+    /// Returns the name of a policy's counters. Without a name, the first policy has its own, the
+    /// second one has, and so on; the first hook of each event shares one, too.
+    fn counter_name(&mut self, spec: &PolicySpec, event: Option<EventName>) -> String {
         let label = spec.label().to_owned();
         if spec.name.is_some() {
             return label;
         }
-        let number = self.unnamed.entry(spec.policy.clone()).or_default();
-        *number += 1;
-        match number {
-            1 => label,
-            _ => format!("{label}#{number}"),
-        }
+        let number = self.unnamed.entry((spec.policy.clone(), event));
+        let number = number.and_modify(|number| *number += 1).or_insert(1);
+        let list = if event.is_some() { "hooks" } else { "policies" };
+        format!("{label}#{number} of {list}")
     }
 
     /// Adds a policy on one event.
@@ -52,8 +51,8 @@ impl TableBuilder<'_> {
             self.report(&spec.span, message);
             return;
         }
-        // Without a name, it shares its counters with that on another event.
-        self.add_policy_on(&[event], matcher, spec, spec.label().to_owned());
+        let counter = self.counter_name(spec, Some(event));
+        self.add_policy_on(&[event], matcher, spec, counter);
     }
 
     fn add_policy_on(

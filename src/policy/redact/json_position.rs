@@ -3,6 +3,9 @@
 /// Beginning of the labels that replace secrets.
 const LABEL_START: &str = "[REDACTED:";
 
+/// Maximum length of a number that is withheld until it ends.
+const MAX_NUMBER_BYTES: usize = 64;
+
 /// State at the end of the pieces of a JSON text that were read.
 #[derive(Debug, Default)]
 pub(super) struct JsonPosition {
@@ -65,7 +68,7 @@ impl JsonPosition {
             return;
         }
         let is_number = next.is_ascii_digit() || matches!(next, '.' | 'e' | 'E' | '+' | '-');
-        if is_number && self.is_value() {
+        if is_number && self.is_value() && self.number.len() < MAX_NUMBER_BYTES {
             if !self.is_masked {
                 self.number.push(next);
             }
@@ -160,6 +163,16 @@ mod tests {
         for size in [1, 2, text.len()] {
             assert_eq!(quoted(text, size), expected);
         }
+    }
+
+    #[test]
+    fn the_begin_of_a_number_without_end_is_withheld() {
+        let mut position = JsonPosition::default();
+        let text = format!("{{\"n\": 0.{}", "0".repeat(1000));
+        let mut sent = position.quote_labels(&text);
+        assert_eq!(position.held(), 0);
+        sent += &position.quote_labels("1}");
+        assert_eq!(sent, text + "1}");
     }
 
     #[test]

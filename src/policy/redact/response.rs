@@ -59,12 +59,16 @@ impl MaskedChannel {
         quoted
     }
 
+    fn held_number(&self) -> usize {
+        self.json.as_ref().map_or(0, JsonPosition::held)
+    }
+
     fn held(&self) -> usize {
-        self.masker.held() + self.json.as_ref().map_or(0, JsonPosition::held)
+        self.masker.held() + self.held_number()
     }
 
     fn is_idle(&self) -> bool {
-        self.masker.is_idle() && self.held() == 0
+        self.masker.is_idle() && self.held_number() == 0
     }
 }
 

@@ -130,6 +130,25 @@ async fn policies_without_a_name_count_apart() {
 }
 
 #[tokio::test]
+async fn hooks_without_a_name_count_apart_from_policies_and_each_other() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: request_limits, max_calls: 3 }]\n\
+        hooks: { BeforeModel: [{ hooks: [\
+          { type: builtin, policy: request_limits, max_calls: 2 },\
+          { type: builtin, policy: request_limits, max_calls: 3 }] }] }\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let agent = gateway.agent().sending("x-hookgate-session", "one");
+
+    let denials = [
+        is_denied(&agent).await,
+        is_denied(&agent).await,
+        is_denied(&agent).await,
+    ];
+
+    assert_eq!(denials, [false, false, true]);
+}
+
+#[tokio::test]
 async fn a_hook_cannot_raise_a_limit() {
     let upstream = Upstream::mock().await;
     let raise = hook::request(&json!({ "config": { "maxOutputTokens": 9000 } }));
