@@ -4,7 +4,7 @@ use std::{hint::black_box, time::Duration};
 
 use bytes::Bytes;
 use hookgate::{
-    dialect::{self, Call, Detail, Document, History, RequestLine},
+    dialect::{self, AllowedFunctions, Call, Detail, Document, History, RequestLine},
     event::{BeforeModel, Context, Event, InputExtras},
     model::RequestMutation,
     protocol,
@@ -93,8 +93,9 @@ fn splice() -> Outcome {
         fields: Map::from_iter([("config".to_owned(), config)]),
         ..RequestMutation::default()
     };
+    let allowed = AllowedFunctions::default();
     ensure(measured(|| {
-        let edited = dialect::write_request(&call, document, &mutation);
+        let edited = dialect::write_request(&call, document, &mutation, &allowed);
         edited.map(|edited| edited.document.to_bytes().len() > LARGE_BYTES)
     })?)
 }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use hookgate::{
-    dialect::{self, RequestLine},
+    dialect::{self, AllowedFunctions, RequestLine},
     event::{Decision, EventName, HookStatus, merge_outputs},
     model::ModelName,
     protocol::{self, ProcessExit, ProcessOutput},
@@ -60,7 +60,7 @@ fn check(protocol: &dyn protocol::Protocol, process: &ProcessOutput, event: Even
     let call = known.call.unwrap();
     let document = dialect::parse_document(Bytes::from_static(REQUEST)).unwrap();
     let edit = result.output.request_edit();
-    let edited = dialect::write_request(&call, document, &edit);
+    let edited = dialect::write_request(&call, document, &edit, &AllowedFunctions::default());
     let edited = edited.expect("an edit is ignored or applied");
     let bytes = edited.document.to_bytes();
     let text = bytes.escape_ascii().to_string();

@@ -113,7 +113,12 @@ fn edits(call: &Call, document: &Document) -> Vec<Document> {
             appended_text: Some("said".to_owned()),
             ..RequestMutation::default()
         };
-        if let Ok(edited) = dialect::write_request(call, document.clone(), &mutation) {
+        if let Ok(edited) = dialect::write_request(
+            call,
+            document.clone(),
+            &mutation,
+            &AllowedFunctions::default(),
+        ) {
             reread(&edited.document);
             all.push(edited.document);
         }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::session_counters::{SessionCounters, SessionUsage};
 use crate::{
-    dialect::{self, Call, DialectError, Document, ResponseDocument},
+    dialect::{self, AllowedFunctions, Call, DialectError, Document, ResponseDocument},
     event::{Context, Event, EventName, HookOutput, RefusedCall},
     model::RequestMutation,
 };
@@ -117,7 +117,8 @@ impl PolicyRequest {
             fields: [(name.to_owned(), value)].into_iter().collect(),
             ..RequestMutation::default()
         };
-        let edited = dialect::write_request(&self.call, self.document.clone(), &mutation)?;
+        let (document, allowed) = (self.document.clone(), AllowedFunctions::default());
+        let edited = dialect::write_request(&self.call, document, &mutation, &allowed)?;
         self.document = edited.document;
         if let Some(model) = edited.model {
             self.call.model = Some(model);

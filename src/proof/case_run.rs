@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     config::{AfterModelMode, AskMode, Config},
-    dialect::{self, DialectError, MergedChunks, ResponseDocument},
+    dialect::{self, AllowedFunctions, DialectError, MergedChunks, ResponseDocument},
     event::{
         Action, AfterAgent, AfterModel, BeforeAgent, BeforeModel, BeforeModelVerdict, BeforeTool,
         CallContext, Caller, Context, EventKind, EventName, EventOrigin, EventVisitor, FlowVerdict,
@@ -173,7 +173,8 @@ impl CaseRun<'_> {
         if let BeforeModelVerdict::Proceed(mutation) = &verdict
             && !mutation.is_empty()
         {
-            let edited = dialect::write_request(&request.call, request.document, mutation)?;
+            let (document, allowed) = (request.document, AllowedFunctions::default());
+            let edited = dialect::write_request(&request.call, document, mutation, &allowed)?;
             stage.is_edited |= edited.document.is_edited();
             request.document = edited.document;
         }

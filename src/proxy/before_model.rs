@@ -177,12 +177,7 @@ fn write_mutation(
     mutation: &RequestMutation,
 ) -> Result<(), ApiError> {
     let document = request.document.clone();
-    let mut edited = dialect::write_request(&request.call, document, mutation)?;
-    if let Some(selection) = mutation.tool_config().filter(|_| !turn.allowed.is_all()) {
-        // Hooks of the bundle below have restricted the functions before.
-        let document = &mut edited.document;
-        edited.allowed = dialect::write_tool_selection(document, &selection, &turn.allowed)?;
-    }
+    let edited = dialect::write_request(&request.call, document, mutation, &turn.allowed)?;
     let context = turn.context;
     context.record(&ExchangeEvent::EditsIgnored(&edited.ignored));
     if edited.document.is_edited() || edited.model.is_some() {

@@ -5,7 +5,8 @@ use crate::{
     dialect,
     error::ApiError,
     event::{BeforeToolSelection, EventDefinition, EventName},
-    hook::{conclude, merge_runs},
+    hook::{conclude, evaluate, merge_runs},
+    model::ToolConfig,
     observe::recorder::ExchangeAction,
 };
 
@@ -24,6 +25,7 @@ pub(super) async fn run(
     }
     let runs = turn.run_hooks(&plan, request, BeforeToolSelection::new);
     let mut runs = runs.await?;
+    let mut selection = evaluate::<BeforeToolSelection>(&runs);
     let engine = &turn.context.snapshot.engine;
     let (event, subject) = (EventName::BeforeToolSelection, request.subject());
     if let Some(upper) = engine.plan_upper_hooks(&mut plan, event, turn.scope(), subject) {
@@ -33,17 +35,28 @@ pub(super) async fn run(
             event.apply(&below);
             event
         });
-        runs.extend(upper_runs.await?);
+        let upper_runs = upper_runs.await?;
+        write_selection(turn, request, selection)?;
+        selection = evaluate::<BeforeToolSelection>(&upper_runs);
+        runs.extend(upper_runs);
     }
-    let recorder = &turn.context.recorder;
-    if let Some(selection) = conclude::<BeforeToolSelection>(recorder, plan.summary(), runs) {
-        // Hooks on BeforeModel may have restricted the functions before.
-        let (document, earlier) = (&mut request.document, &turn.allowed);
-        let allowed = dialect::write_tool_selection(document, &selection, earlier)?;
-        if let Some(allowed) = allowed {
-            turn.context.record_action(ExchangeAction::Edit);
-            turn.allowed = allowed;
-        }
+    conclude::<BeforeToolSelection>(&turn.context.recorder, plan.summary(), runs);
+    write_selection(turn, request, selection)
+}
+
+/// Writes a selection into the request, within what earlier hooks allowed.
+fn write_selection(
+    turn: &mut TurnState<'_>,
+    request: &mut ModelRequest,
+    selection: Option<ToolConfig>,
+) -> Result<(), ApiError> {
+    let Some(selection) = selection else {
+        return Ok(());
+    };
+    let document = &mut request.document;
+    if let Some(allowed) = dialect::write_tool_selection(document, &selection, &turn.allowed)? {
+        turn.context.record_action(ExchangeAction::Edit);
+        turn.allowed = allowed;
     }
     Ok(())
 }

@@ -316,6 +316,37 @@ async fn tools_that_a_team_excludes_stay_excluded_by_the_organisation() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tool_that_a_team_selects_stays_in_the_toolset_that_the_organisation_selects() {
+    let hooks = "hooks: { BeforeToolSelection: [{ hooks: [{ command: ./hooks/select.sh }] }] }\n";
+    let select = |name: &str| {
+        let selection = json!({ "mode": "ANY", "allowedFunctionNames": [name] });
+        edit("go", &json!({ "toolConfig": selection }).to_string())
+    };
+    let (org, team) = (select("computer"), select("left_click"));
+    let replica = replica_of(
+        &[("hookgate.yaml", hooks), ("hooks/select.sh", &org)],
+        &[("hookgate.yaml", hooks), ("hooks/select.sh", &team)],
+    )
+    .await;
+    let tools = json!([{ "type": "computer_toolset_20260801" }]);
+    let request = json!({
+        "model": "m", "max_tokens": 9, "tools": tools,
+        "messages": [{ "role": "user", "content": "go" }],
+    });
+
+    let agent = replica
+        .agent
+        .clone()
+        .sending("anthropic-version", "2023-06-01");
+    let answer = agent.post("/v1/messages", request.to_string()).await;
+
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let sent = replica.upstream.requests()[0].json();
+    assert_eq!(sent["tools"], tools, "{sent}");
+    assert_eq!(sent["tool_choice"], json!({ "type": "any" }), "{sent}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_hooks_of_both_inspect_is_counted_once() {
     let replica = replica_with_edits().await;
     let answer = replica.agent.generate("m", &prompt("hello")).await;

@@ -41,9 +41,9 @@ impl Replica {
             fs::write(folder.path().join(name), content).unwrap();
         }
         let config = format!(
-            "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\nsource:\n  persist: bundles\n\
-             \x20 poll: 50ms..100ms\n  wait: 5s\n{source}",
-            upstream.addr
+            "upstreams: {{ gemini: {{ url: \"http://{addr}\" }}, anthropic: {{ url: \"http://{addr}\" }} }}\n\
+             source:\n  persist: bundles\n  poll: 50ms..100ms\n  wait: 5s\n{source}",
+            addr = upstream.addr
         );
         fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
         let mut served = ServerProcess::folder(folder.path());

@@ -51,8 +51,8 @@ pub struct PatchedRequest {
     pub ignored: Vec<IgnoredEdit>,
 }
 
-/// Applies the edits of hooks to a request. Edits that cannot be applied are in
-/// [`PatchedRequest::ignored`].
+/// Applies the edits of hooks to a request, in which earlier hooks allowed some functions. Edits
+/// that cannot be applied are in [`PatchedRequest::ignored`].
 ///
 /// # Errors
 ///
@@ -61,10 +61,12 @@ pub fn write_request(
     call: &Call,
     document: Document,
     mutation: &RequestMutation,
+    allowed: &AllowedFunctions,
 ) -> Result<PatchedRequest> {
     let counted = counted_request(call, &document)?;
     let mut patch = Patch {
         call,
+        allowed,
         is_whole_counted: counted.is_some(),
         ignored: unknown_keys(&mutation.fields),
     };
@@ -101,13 +103,20 @@ pub fn build_request(llm_request: &LlmRequest) -> Result<(Call, Document)> {
         fields,
         ..RequestMutation::default()
     };
-    let patched = write_request(&call, Document::empty(), &mutation)?;
+    let patched = write_request(
+        &call,
+        Document::empty(),
+        &mutation,
+        &AllowedFunctions::default(),
+    )?;
     Ok((call, patched.document))
 }
 
 #[derive(Debug)]
 struct Patch<'a> {
     call: &'a Call,
+    /// Functions that earlier hooks allowed.
+    allowed: &'a AllowedFunctions,
     /// True if the tokens of a whole request are counted.
     is_whole_counted: bool,
     ignored: Vec<IgnoredEdit>,
@@ -140,9 +149,7 @@ impl Patch<'_> {
         }
         self.parameters(document, mutation)?;
         match mutation.tool_config() {
-            Some(selection) => {
-                write_tool_selection(document, &selection, &AllowedFunctions::default())
-            }
+            Some(selection) => write_tool_selection(document, &selection, self.allowed),
             None => Ok(None),
         }
     }

@@ -89,7 +89,13 @@ impl Opened {
             fields: mutation.as_object().unwrap().clone(),
             ..RequestMutation::default()
         };
-        let patched = write_request(&self.call, self.form.clone(), &mutation).unwrap();
+        let patched = write_request(
+            &self.call,
+            self.form.clone(),
+            &mutation,
+            &AllowedFunctions::default(),
+        )
+        .unwrap();
         self.form = patched.document;
     }
 
@@ -520,9 +526,14 @@ fn a_text_that_hooks_add_to_an_item_of_an_unknown_type_is_a_message() {
         appended_text: Some("added".to_owned()),
         ..RequestMutation::default()
     };
-    opened.form = write_request(&opened.call, opened.form.clone(), &mutation)
-        .unwrap()
-        .document;
+    opened.form = write_request(
+        &opened.call,
+        opened.form.clone(),
+        &mutation,
+        &AllowedFunctions::default(),
+    )
+    .unwrap()
+    .document;
     let message = json!({ "type": "message", "role": "user",
         "content": [{ "type": "input_text", "text": "added" }] });
     assert_eq!(opened.close()["input"], json!([item, message]));
