@@ -192,6 +192,37 @@ fn claude_code_prefers_managed_settings_to_all_others() {
         way(&machine),
         ["Out 203.0.113.9:9000", "NotInEffect 10.0.0.1:8787"]
     );
+#[test]
+fn gemini_cli_calls_one_host_with_several_types_of_login() {
+    let ways = |kind: &str, login: &str| {
+        let settings = format!(r#"{{"security": {{"auth": {{"enforcedType": "{kind}"}}}}}}"#);
+        let machine = TestMachine::new()
+            .program("gemini")
+            .file("home/.gemini/settings.json", &settings);
+        machine.ways("gemini-cli", login)
+    };
+
+    let google = ways("compute-default-credentials", "Google login");
+    assert_eq!(google, ["Out cloudcode-pa.googleapis.com:443"]);
+    let api_key = ways("gateway", "API key");
+    assert_eq!(api_key, ["Out generativelanguage.googleapis.com:443"]);
+    for kind in ["compute-default-credentials", "gateway"] {
+        assert_eq!(ways(kind, "Vertex AI"), ["NotInEffect "], "{kind}");
+        assert_eq!(ways(kind, "another login"), Vec::<String>::new(), "{kind}");
+    }
+}
+
+#[test]
+fn an_unknown_type_of_login_of_gemini_cli_is_a_way_out() {
+    let settings = r#"{"security": {"auth": {"enforcedType": "new-login"}}}"#;
+    let machine = TestMachine::new()
+        .program("gemini")
+        .file("home/.gemini/settings.json", settings);
+
+    assert_eq!(machine.ways("gemini-cli", "another login"), ["Out "]);
+    assert_eq!(machine.report().ways_out(), 1);
+}
+
 
     let managed = r#"{"env": {"ANTHROPIC_BASE_URL": "GATEWAY"}}"#;
     let machine = machine.file("etc/claude-code/managed-settings.json", managed);
