@@ -2,9 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    path::PathBuf,
+    process::Command,
+    thread,
+};
 
-use agent_routes::{Machine, Report, Verdict, Way};
+use agent_routes::{Machine, Reachability, Report, Verdict, Way};
 use tempfile::TempDir;
 
 const GATEWAY: &str = "http://10.0.0.1:8787";
@@ -51,15 +59,18 @@ impl TestMachine {
         self.file(&file, "").variable("PATH", "/usr/bin:/bin")
     }
 
-    fn report(&self) -> Report {
+    fn machine(&self) -> Machine {
         let root = self.folder.path().to_owned();
-        let machine = Machine {
+        Machine {
             home: root.join("home"),
             project: root.join("home/work/project"),
             root,
             environment: self.environment.clone(),
-        };
-        Report::read(&machine, GATEWAY.parse().unwrap())
+        }
+    }
+
+    fn report(&self) -> Report {
+        Report::read(&self.machine(), GATEWAY.parse().unwrap())
     }
 
     /// Returns the ways of an agent with one kind of login, as `verdict address`.
@@ -445,4 +456,34 @@ fn an_invalid_address_counts_as_a_way_out() {
     let machine = TestMachine::new().variable("OPENAI_BASE_URL", "http://");
 
     assert_eq!(machine.ways("OpenAI SDKs", "OpenAI API"), ["Out "]);
+}
+
+#[tokio::test]
+async fn a_host_with_the_address_of_the_gateway_is_tried_through_proxies() {
+    let gateway = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = gateway.local_addr().unwrap().port();
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy_url = format!("http://{}", proxy.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in proxy.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 1024]).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+        }
+    });
+    let reached = async |machine: Machine| {
+        let gateway = format!("127.0.0.1:{port}").parse().unwrap();
+        let mut report = Report::read(&machine, gateway);
+        report.hosts.clear();
+        report.add_host(format!("localhost:{port}").parse().unwrap());
+        report.probe_hosts(&machine).await;
+        report.hosts.remove(0).reachability
+    };
+
+    let machine = TestMachine::new();
+    assert_eq!(reached(machine.machine()).await, Reachability::Gateway);
+
+    let machine = machine.variable("HTTPS_PROXY", &proxy_url);
+    let through = reached(machine.machine()).await;
+    assert!(matches!(through, Reachability::Through(_)), "{through:?}");
 }
