@@ -193,17 +193,6 @@ fn gemini_cli_uses_only_the_enforced_login() {
 }
 
 #[test]
-fn claude_code_prefers_managed_settings_to_all_others() {
-    let user_settings = r#"{"env": {"ANTHROPIC_BASE_URL": "ELSEWHERE"}}"#;
-    let machine = TestMachine::new()
-        .file("home/.claude/settings.json", user_settings)
-        .variable("ANTHROPIC_BASE_URL", "GATEWAY");
-    let way = |machine: &TestMachine| machine.ways("Claude Code", "Anthropic API");
-    assert_eq!(
-        way(&machine),
-        ["Out 203.0.113.9:9000", "NotInEffect 10.0.0.1:8787"]
-    );
-#[test]
 fn gemini_cli_calls_one_host_with_several_types_of_login() {
     let ways = |kind: &str, login: &str| {
         let settings = format!(r#"{{"security": {{"auth": {{"enforcedType": "{kind}"}}}}}}"#);
@@ -234,6 +223,17 @@ fn an_unknown_type_of_login_of_gemini_cli_is_a_way_out() {
     assert_eq!(machine.report().ways_out(), 1);
 }
 
+#[test]
+fn claude_code_prefers_managed_settings_to_all_others() {
+    let user_settings = r#"{"env": {"ANTHROPIC_BASE_URL": "ELSEWHERE"}}"#;
+    let machine = TestMachine::new()
+        .file("home/.claude/settings.json", user_settings)
+        .variable("ANTHROPIC_BASE_URL", "GATEWAY");
+    let way = |machine: &TestMachine| machine.ways("Claude Code", "Anthropic API");
+    assert_eq!(
+        way(&machine),
+        ["Out 203.0.113.9:9000", "NotInEffect 10.0.0.1:8787"]
+    );
 
     let managed = r#"{"env": {"ANTHROPIC_BASE_URL": "GATEWAY"}}"#;
     let machine = machine.file("etc/claude-code/managed-settings.json", managed);
@@ -351,6 +351,100 @@ fn opencode_uses_only_enabled_providers() {
     let machine = machine.file("etc/opencode/opencode.json", managed);
     assert_eq!(machine.report().ways_out(), 0);
     assert_eq!(machine.ways("opencode", "provider own"), ["NotInEffect "]);
+}
+
+/// Returns a config of opencode with a base URL.
+fn opencode_to(address: &str) -> String {
+    format!(r#"{{"provider": {{"openai": {{"options": {{"baseURL": "{address}"}}}}}}}}"#)
+}
+
+#[test]
+fn opencode_reads_no_settings_above_the_repository() {
+    let machine = TestMachine::new()
+        .program("opencode")
+        .file("home/work/opencode.json", &opencode_to("GATEWAY"))
+        .file("home/opencode.json", &opencode_to("GATEWAY"));
+    let way = |machine: &TestMachine| machine.ways("opencode", "provider openai")[0].clone();
+    assert_eq!(way(&machine), "Gateway 10.0.0.1:8787", "no repository");
+
+    let machine = machine.file("home/work/project/.git/HEAD", "");
+    assert_eq!(way(&machine), "Out api.openai.com:443");
+
+    let machine = machine.file("home/.opencode/opencode.json", &opencode_to("ELSEWHERE"));
+    assert_eq!(way(&machine), "Out 203.0.113.9:9000");
+}
+
+#[test]
+fn a_variable_precedes_the_config_files_of_opencode() {
+    let machine = TestMachine::new()
+        .file(
+            "home/work/project/.opencode/opencode.json",
+            &opencode_to("GATEWAY"),
+        )
+        .variable("OPENCODE_CONFIG_CONTENT", &opencode_to("ELSEWHERE"))
+        .program("opencode");
+    let ways = machine.ways("opencode", "provider openai");
+    assert_eq!(ways, ["Out 203.0.113.9:9000", "NotInEffect 10.0.0.1:8787"]);
+
+    let machine = machine.file("etc/opencode/opencode.json", &opencode_to("GATEWAY"));
+    let ways = machine.ways("opencode", "provider openai");
+    assert_eq!(ways[0], "Gateway 10.0.0.1:8787");
+
+    let machine = machine.variable("OPENCODE_CONFIG_CONTENT", "{secret");
+    let unreadable = machine.report().unreadable;
+    assert_eq!(unreadable.len(), 1);
+    assert_eq!(unreadable[0].file, PathBuf::from("OPENCODE_CONFIG_CONTENT"));
+    assert!(!unreadable[0].error.contains("secret"));
+}
+
+#[test]
+fn aider_reads_the_folder_its_repository_and_the_home_only() {
+    let machine = TestMachine::new()
+        .program("aider")
+        .file("home/work/.aider.conf.yml", "openai-api-base: GATEWAY/v1\n")
+        .file("home/work/.env", "GEMINI_API_BASE=GATEWAY\n");
+    let way = |machine: &TestMachine, api| machine.ways("aider", api)[0].clone();
+    for api in ["OpenAI API", "Gemini API"] {
+        let way = way(&machine, api);
+        assert!(way.ends_with(".com:443"), "no repository: {way}");
+    }
+
+    let machine = machine
+        .file("home/work/.git/HEAD", "")
+        .file("home/work/project/.env", "GEMINI_API_BASE=ELSEWHERE\n");
+    assert_eq!(way(&machine, "OpenAI API"), "Gateway 10.0.0.1:8787");
+    assert_eq!(
+        way(&machine, "Gemini API"),
+        "Gateway 10.0.0.1:8787",
+        "aider reads the file of the repository last"
+    );
+}
+
+#[test]
+fn variables_of_aider_precede_its_config() {
+    let machine = TestMachine::new()
+        .file("home/.aider.conf.yml", "openai-api-base: GATEWAY/v1\n")
+        .variable("AIDER_OPENAI_API_BASE", "ELSEWHERE/v1");
+    let expected = ["Out 203.0.113.9:9000", "NotInEffect 10.0.0.1:8787"];
+    assert_eq!(machine.ways("aider", "OpenAI API"), expected);
+
+    let machine = machine.file("home/.env", "AIDER_OPENAI_API_BASE=GATEWAY/v1\n");
+    let ways = machine.ways("aider", "OpenAI API");
+    assert_eq!(ways[0], "Gateway 10.0.0.1:8787");
+}
+
+#[test]
+fn aider_uses_the_last_assignment_of_its_first_config() {
+    let config = "set-env:\n  - GEMINI_API_BASE=GATEWAY\n  - GEMINI_API_BASE = ELSEWHERE\n";
+    let home = "set-env:\n  - GEMINI_API_BASE=GATEWAY\n  - ANTHROPIC_API_BASE=GATEWAY\n";
+    let machine = TestMachine::new()
+        .file("home/work/project/.aider.conf.yml", config)
+        .file("home/.aider.conf.yml", home);
+
+    let ways = machine.ways("aider", "Gemini API");
+    assert_eq!(ways, ["Out 203.0.113.9:9000"]);
+    let ways = machine.ways("aider", "Anthropic API");
+    assert_eq!(ways, ["Out api.anthropic.com:443"]);
 }
 
 #[test]

@@ -121,7 +121,8 @@ pub(super) fn vertex_hosts(location: Option<&Setting>) -> Destination {
 
 /// Reads the `.env` files in the order in which gemini-cli looks for them.
 fn variable_files(reader: &mut SettingsReader<'_>) -> Vec<Document> {
-    let folders = reader.machine.folders_upwards().into_iter();
+    let machine = reader.machine;
+    let folders = machine.project.ancestors().chain([machine.home.as_path()]);
     let files = folders.flat_map(|folder| [folder.join(".gemini/.env"), folder.join(".env")]);
     reader.read_files(files, Format::Variables)
 }
