@@ -157,8 +157,11 @@ impl BundleFollower<'_> {
             });
         }
         let problem = Some(refusal.to_string());
+        // A reload in between was applied, and this is the last one again.
+        let is_recorded =
+            bundles.get(name).refused == problem && self.app.refused_reload().is_some();
         if let OfferRefusal::Reload(error) = refusal
-            && bundles.get(name).refused != problem
+            && !is_recorded
         {
             self.app.record_refusal(ReloadCause::Bundle, error);
         }

@@ -191,8 +191,9 @@ impl Replica {
             return Ok(BundleFetch::Unchanged);
         };
         offered.remove(&index);
-        let active = app.snapshot().config.layers.clone();
-        let current = active.get(index).and_then(|layer| layer.bundle.as_ref());
+        let snapshot = app.snapshot();
+        let current = snapshot.config.layers.get(index);
+        let current = current.and_then(|layer| layer.bundle.as_ref());
         let current = current.map(|extracted| extracted.bundle().manifest());
         let bundle = Bundle::from_bytes(archive)?;
         check_offer(origin, &bundle, current)?;
@@ -201,33 +202,47 @@ impl Replica {
         }
         let extracted = self.store.extract(&origin.name, bundle)?;
         offered.insert(index, layer_of(origin, extracted));
-        // Of two bundles that are refused together, each may be right without the other.
         let all: Vec<usize> = offered.keys().copied().collect();
-        let mut sets = vec![all.clone()];
-        if all.len() > 1 {
-            sets.extend(all.into_iter().map(|one| vec![one]));
+        let Err(mut refusal) = self.activate(app, &mut offered, &all, handler) else {
+            return Ok(BundleFetch::Activated);
+        };
+        // Of two bundles that are refused together, each may be right without the other.
+        for one in all.iter().filter(|_| all.len() > 1) {
+            match self.activate(app, &mut offered, &[*one], handler) {
+                Ok(()) if *one == index => return Ok(BundleFetch::Activated),
+                Ok(()) => break,
+                // The others are no reason then.
+                Err(error) if *one == index => refusal = error,
+                Err(_) => {}
+            }
         }
-        let mut refused = None;
-        for set in sets {
-            if let Err(error) = activate(app, &active, &offered, &set, handler) {
-                // Of its sets, the one without others comes last: these are no reason then.
-                if set.contains(&index) {
-                    refused = Some(error);
-                }
-                continue;
+        Err(refusal)
+    }
+
+    /// Takes some of the offered bundles into use, beside those in use.
+    fn activate(
+        &self,
+        app: &App,
+        offered: &mut BTreeMap<usize, PolicyLayer>,
+        which: &[usize],
+        handler: AgentHandler,
+    ) -> Result<(), OfferRefusal> {
+        let snapshot = app.snapshot();
+        let layers = snapshot.config.layers.iter().enumerate();
+        let layers = layers.map(|(index, layer)| {
+            let offered = offered.get(&index).filter(|_| which.contains(&index));
+            offered.unwrap_or(layer).clone()
+        });
+        app.activate(&layers.collect::<Vec<_>>(), |config| {
+            check(app, config, handler)
+        })?;
+        for activated in which {
+            offered.remove(activated);
+            if let Some(origin) = self.bundles.get(*activated) {
+                app.resources.bundles.record_offer(&origin.name, None);
             }
-            for activated in &set {
-                offered.remove(activated);
-                if let Some(origin) = self.bundles.get(*activated) {
-                    app.resources.bundles.record_offer(&origin.name, None);
-                }
-            }
-            if set.contains(&index) {
-                return Ok(BundleFetch::Activated);
-            }
-            break;
         }
-        refused.map_or(Ok(BundleFetch::Unchanged), Err)
+        Ok(())
     }
 
     /// Returns the pauses before a refused bundle is tried again: its tests and proofs may be slow.
@@ -249,30 +264,17 @@ impl Replica {
     }
 }
 
-/// Takes some of the offered bundles into use, beside those in use.
-fn activate(
-    app: &App,
-    active: &[PolicyLayer],
-    offered: &BTreeMap<usize, PolicyLayer>,
-    which: &[usize],
-    handler: AgentHandler,
-) -> Result<(), OfferRefusal> {
-    let layers = active.iter().enumerate().map(|(index, layer)| {
-        let offered = offered.get(&index).filter(|_| which.contains(&index));
-        offered.unwrap_or(layer).clone()
-    });
-    let check = |config: &Config| {
-        // The cases need the runtime, which ends with the gateway.
-        let shutdown = &app.resources.shutdown;
-        let tests = shutdown.run_until_cancelled(run_tests(config, handler));
-        match Handle::current().block_on(tests) {
-            Some(checked) => checked.map(drop).map_err(ReloadError::from),
-            None => Err(ReloadError::Transient(
-                "the gateway is shutting down".to_owned(),
-            )),
-        }
-    };
-    Ok(app.activate(&layers.collect::<Vec<_>>(), check)?)
+/// Runs the tests of a config.
+fn check(app: &App, config: &Config, handler: AgentHandler) -> Result<(), ReloadError> {
+    // The cases need the runtime, which ends with the gateway.
+    let shutdown = &app.resources.shutdown;
+    let tests = shutdown.run_until_cancelled(run_tests(config, handler));
+    match Handle::current().block_on(tests) {
+        Some(checked) => checked.map(drop).map_err(ReloadError::from),
+        None => Err(ReloadError::Transient(
+            "the gateway is shutting down".to_owned(),
+        )),
+    }
 }
 
 /// Reads the config with bundles and runs their tests.

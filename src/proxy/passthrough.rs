@@ -1,4 +1,5 @@
-//! Calls without hooks: request and response pass unparsed; only their sizes are checked.
+//! Calls without hooks: request and response pass unparsed; only their sizes are checked. The
+//! body of an embedding is decoded if its tokens are counted.
 
 use std::{io, sync::Arc, time::Duration};
 

@@ -63,12 +63,15 @@ impl Snapshot {
         self.arm(RolloutArm::Candidate)
     }
 
+    /// Returns this snapshot, and that of the config that is rolled out.
+    pub fn arms(&self) -> impl Iterator<Item = &Self> {
+        [Some(self), self.active_candidate()].into_iter().flatten()
+    }
+
     /// Returns the result of each guard's last proof: those of this config, and of the one that is
     /// rolled out.
     pub fn guard_statuses(&self) -> impl Iterator<Item = GuardStatus> {
-        let arms = [Some(self), self.active_candidate()];
-        let arms = arms.into_iter().flatten();
-        arms.flat_map(|snapshot| snapshot.proofs.statuses())
+        self.arms().flat_map(|snapshot| snapshot.proofs.statuses())
     }
 
     /// Returns the names of guards whose last proof failed, each once.
@@ -86,9 +89,8 @@ impl Snapshot {
     /// config, or under the one that is rolled out.
     pub fn circuits(&self) -> BTreeMap<&str, bool> {
         let mut circuits = BTreeMap::new();
-        let arms = [Some(self), self.active_candidate()];
-        let arms = arms.into_iter().flatten();
-        for (name, is_open) in arms.flat_map(|snapshot| snapshot.upstreams.circuits()) {
+        let all = self.arms();
+        for (name, is_open) in all.flat_map(|snapshot| snapshot.upstreams.circuits()) {
             *circuits.entry(name).or_default() |= is_open;
         }
         circuits

@@ -243,11 +243,13 @@ fn last_failure(metrics: &Metrics, export: Export) -> Option<ExportFailureView> 
     })
 }
 
-/// Returns the configured upstreams, and every fallback whose circuit breaker is open.
+/// Returns the configured upstreams, also of the config that is rolled out, and every fallback
+/// whose circuit breaker is open.
 fn upstreams(snapshot: &Snapshot) -> Vec<UpstreamStatus> {
     let open = snapshot.open_circuits();
     let apis = Api::ALL.into_iter();
-    let configured = apis.filter(|api| snapshot.upstreams.get(*api).is_some());
+    let is_served = |api| snapshot.arms().any(|arm| arm.upstreams.get(api).is_some());
+    let configured = apis.filter(|api| is_served(*api));
     let mut names: Vec<&str> = configured.map(Api::upstream).collect();
     names.extend(&open);
     let mut seen = HashSet::new();

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-/// Maximum number of bytes of a variable that other values may contain. Longer ones could multiply
-/// from line to line.
+/// Maximum number of bytes of a value with variables in place of their names. Longer ones could
+/// multiply from line to line, and are kept as they are written.
 const MAX_EXPANDED_BYTES: usize = 256;
 
 /// Characters that may enclose a value, also over several lines.
@@ -41,14 +41,22 @@ fn split_assignment(line: &str) -> Option<(&str, &str)> {
 
 /// Returns a value with the variables of earlier lines in place of `${NAME}`.
 fn expanded(value: &str, variables: &Map<String, Value>) -> String {
-    let mut value = value.to_owned();
-    for (name, known) in variables {
-        let known = known.as_str().unwrap_or_default();
-        if value.contains("${") && known.len() <= MAX_EXPANDED_BYTES {
-            value = value.replace(&format!("${{{name}}}"), known);
+    let mut expanded = String::new();
+    let mut rest = value;
+    while let Some((before, reference)) = rest.split_once("${") {
+        let known = reference.split_once('}').and_then(|(name, after)| {
+            let known = variables.get(name)?.as_str()?;
+            Some((known, after))
+        });
+        expanded.push_str(before);
+        let (text, after) = known.unwrap_or(("${", reference));
+        if expanded.len() + text.len() > MAX_EXPANDED_BYTES {
+            return value.to_owned();
         }
+        expanded.push_str(text);
+        rest = after;
     }
-    value
+    expanded + rest
 }
 
 fn read_name(text: &str) -> Option<&str> {
@@ -112,5 +120,21 @@ mod tests {
             "JUNK": "'a' b", "EMPTY": "", "OPEN": "\"a", "LAST": "a#b",
         });
         assert_eq!(Value::from(variables(text)), expected);
+    }
+
+    #[test]
+    fn values_within_values_do_not_multiply() {
+        let names = |name: &str| format!("${{{name}}}").repeat(64);
+        let [second, third] = ["B", "C"].map(names);
+        let text = format!(
+            "A={second}\nB={third}\nC={}\nZ={}\n",
+            "c".repeat(256),
+            names("A")
+        );
+
+        let variables = variables(&text);
+
+        let longest = variables.values().map(|value| value.to_string().len());
+        assert!(longest.max() < Some(1024));
     }
 }

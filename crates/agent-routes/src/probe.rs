@@ -44,7 +44,7 @@ pub enum Reachability {
     Through(SettingPosition),
     /// The proxy accepts connections, and was not tested further because it speaks no plain HTTP.
     PerhapsThrough(SettingPosition),
-    /// The name leads to the gateway.
+    /// The name leads to the gateway, and no proxy opens a tunnel to the host.
     Gateway,
     /// It was not tried.
     Untried,
@@ -88,10 +88,11 @@ pub(crate) async fn probe(
 }
 
 async fn attempt(host: &Address, gateway: &[SocketAddr], proxies: &[Proxy]) -> Reachability {
-    let closed = match within_deadline(open(host)).await {
-        Ok((peer, _)) if gateway.contains(&peer) => return Reachability::Gateway,
+    let without_proxy = match within_deadline(open(host)).await {
+        // A proxy may resolve the name differently.
+        Ok((peer, _)) if gateway.contains(&peer) => Reachability::Gateway,
         Ok((peer, _)) => return Reachability::Directly(peer),
-        Err(error) => error,
+        Err(error) => Reachability::Closed(error),
     };
     for proxy in proxies {
         if within_deadline(proxy.tunnel(host)).await.is_ok() {
@@ -103,7 +104,7 @@ async fn attempt(host: &Address, gateway: &[SocketAddr], proxies: &[Proxy]) -> R
             };
         }
     }
-    Reachability::Closed(closed)
+    without_proxy
 }
 
 async fn within_deadline<T>(attempt: impl Future<Output = io::Result<T>>) -> Result<T, String> {

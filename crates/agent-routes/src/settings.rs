@@ -51,7 +51,7 @@ pub struct Setting {
 /// A file that exists and whose settings are not known.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Unreadable {
-    /// Path of the file that was found.
+    /// Path of the file that was found, or name of the variable with such a text.
     pub file: PathBuf,
     /// Error of reading or parsing the file.
     pub error: String,
@@ -104,14 +104,10 @@ impl Machine {
         )
     }
 
-    /// Returns the folder of the project and those above it, the innermost first, and then the
-    /// home directory if it is none of them.
-    pub(crate) fn folders_upwards(&self) -> Vec<&Path> {
-        let mut folders: Vec<&Path> = self.project.ancestors().collect();
-        if !folders.contains(&self.home.as_path()) {
-            folders.push(&self.home);
-        }
-        folders
+    /// Returns the root of the git repository that contains the project.
+    pub(crate) fn repository(&self) -> Option<&Path> {
+        let mut folders = self.project.ancestors();
+        folders.find(|folder| folder.join(".git").exists())
     }
 
     /// Returns a variable of the environment that is not empty.
@@ -131,18 +127,17 @@ impl Machine {
 impl SettingsReader<'_> {
     /// Returns the settings of a file, if it exists and can be read.
     pub(crate) fn read(&mut self, file: &Path, format: Format) -> Option<Document> {
-        let text = match read_text(file) {
-            Ok(text) => text,
-            Err(error) if is_absent(&error) => return None,
-            Err(error) => return self.skip(file, error.to_string()),
-        };
-        match format.parse(&text) {
-            Ok(value) => Some(Document {
-                file: file.to_owned(),
-                value,
-            }),
-            Err(error) => self.skip(file, error),
+        match read_text(file) {
+            Ok(text) => self.parse(&text, file, format),
+            Err(error) if is_absent(&error) => None,
+            Err(error) => self.skip(file, error.to_string()),
         }
+    }
+
+    /// Returns the settings in the text of a variable, whose name takes the place of the file.
+    pub(crate) fn read_variable(&mut self, name: &str, format: Format) -> Option<Document> {
+        let text = self.machine.variable(name)?.value;
+        self.parse(&text, Path::new(name), format)
     }
 
     /// Reads the files of a folder whose names end like this, in the order of their names.
@@ -159,14 +154,29 @@ impl SettingsReader<'_> {
         self.read_files(files, format)
     }
 
-    /// Reads those of the files that exist.
+    /// Reads those of the files that exist, each once.
     pub(crate) fn read_files(
         &mut self,
         files: impl IntoIterator<Item = PathBuf>,
         format: Format,
     ) -> Vec<Document> {
-        let files = files.into_iter();
-        files.filter_map(|file| self.read(&file, format)).collect()
+        let mut documents: Vec<Document> = Vec::new();
+        for file in files {
+            if documents.iter().all(|document| document.file != file) {
+                documents.extend(self.read(&file, format));
+            }
+        }
+        documents
+    }
+
+    fn parse(&mut self, text: &str, file: &Path, format: Format) -> Option<Document> {
+        match format.parse(text) {
+            Ok(value) => Some(Document {
+                file: file.to_owned(),
+                value,
+            }),
+            Err(error) => self.skip(file, error),
+        }
     }
 
     fn skip<T>(&mut self, file: &Path, error: String) -> Option<T> {

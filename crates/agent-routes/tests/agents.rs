@@ -2,9 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    path::PathBuf,
+    process::Command,
+    thread,
+};
 
-use agent_routes::{Machine, Report, Verdict, Way};
+use agent_routes::{Machine, Reachability, Report, Verdict, Way};
 use tempfile::TempDir;
 
 const GATEWAY: &str = "http://10.0.0.1:8787";
@@ -51,15 +59,18 @@ impl TestMachine {
         self.file(&file, "").variable("PATH", "/usr/bin:/bin")
     }
 
-    fn report(&self) -> Report {
+    fn machine(&self) -> Machine {
         let root = self.folder.path().to_owned();
-        let machine = Machine {
+        Machine {
             home: root.join("home"),
             project: root.join("home/work/project"),
             root,
             environment: self.environment.clone(),
-        };
-        Report::read(&machine, GATEWAY.parse().unwrap())
+        }
+    }
+
+    fn report(&self) -> Report {
+        Report::read(&self.machine(), GATEWAY.parse().unwrap())
     }
 
     /// Returns the ways of an agent with one kind of login, as `verdict address`.
@@ -179,6 +190,37 @@ fn gemini_cli_uses_only_the_enforced_login() {
         2,
         "a variable replaces the system's settings"
     );
+}
+
+#[test]
+fn gemini_cli_calls_one_host_with_several_types_of_login() {
+    let ways = |kind: &str, login: &str| {
+        let settings = format!(r#"{{"security": {{"auth": {{"enforcedType": "{kind}"}}}}}}"#);
+        let machine = TestMachine::new()
+            .program("gemini")
+            .file("home/.gemini/settings.json", &settings);
+        machine.ways("gemini-cli", login)
+    };
+
+    let google = ways("compute-default-credentials", "Google login");
+    assert_eq!(google, ["Out cloudcode-pa.googleapis.com:443"]);
+    let api_key = ways("gateway", "API key");
+    assert_eq!(api_key, ["Out generativelanguage.googleapis.com:443"]);
+    for kind in ["compute-default-credentials", "gateway"] {
+        assert_eq!(ways(kind, "Vertex AI"), ["NotInEffect "], "{kind}");
+        assert_eq!(ways(kind, "another login"), Vec::<String>::new(), "{kind}");
+    }
+}
+
+#[test]
+fn an_unknown_type_of_login_of_gemini_cli_is_a_way_out() {
+    let settings = r#"{"security": {"auth": {"enforcedType": "new-login"}}}"#;
+    let machine = TestMachine::new()
+        .program("gemini")
+        .file("home/.gemini/settings.json", settings);
+
+    assert_eq!(machine.ways("gemini-cli", "another login"), ["Out "]);
+    assert_eq!(machine.report().ways_out(), 1);
 }
 
 #[test]
@@ -311,6 +353,100 @@ fn opencode_uses_only_enabled_providers() {
     assert_eq!(machine.ways("opencode", "provider own"), ["NotInEffect "]);
 }
 
+/// Returns a config of opencode with a base URL.
+fn opencode_to(address: &str) -> String {
+    format!(r#"{{"provider": {{"openai": {{"options": {{"baseURL": "{address}"}}}}}}}}"#)
+}
+
+#[test]
+fn opencode_reads_no_settings_above_the_repository() {
+    let machine = TestMachine::new()
+        .program("opencode")
+        .file("home/work/opencode.json", &opencode_to("GATEWAY"))
+        .file("home/opencode.json", &opencode_to("GATEWAY"));
+    let way = |machine: &TestMachine| machine.ways("opencode", "provider openai")[0].clone();
+    assert_eq!(way(&machine), "Gateway 10.0.0.1:8787", "no repository");
+
+    let machine = machine.file("home/work/project/.git/HEAD", "");
+    assert_eq!(way(&machine), "Out api.openai.com:443");
+
+    let machine = machine.file("home/.opencode/opencode.json", &opencode_to("ELSEWHERE"));
+    assert_eq!(way(&machine), "Out 203.0.113.9:9000");
+}
+
+#[test]
+fn a_variable_precedes_the_config_files_of_opencode() {
+    let machine = TestMachine::new()
+        .file(
+            "home/work/project/.opencode/opencode.json",
+            &opencode_to("GATEWAY"),
+        )
+        .variable("OPENCODE_CONFIG_CONTENT", &opencode_to("ELSEWHERE"))
+        .program("opencode");
+    let ways = machine.ways("opencode", "provider openai");
+    assert_eq!(ways, ["Out 203.0.113.9:9000", "NotInEffect 10.0.0.1:8787"]);
+
+    let machine = machine.file("etc/opencode/opencode.json", &opencode_to("GATEWAY"));
+    let ways = machine.ways("opencode", "provider openai");
+    assert_eq!(ways[0], "Gateway 10.0.0.1:8787");
+
+    let machine = machine.variable("OPENCODE_CONFIG_CONTENT", "{secret");
+    let unreadable = machine.report().unreadable;
+    assert_eq!(unreadable.len(), 1);
+    assert_eq!(unreadable[0].file, PathBuf::from("OPENCODE_CONFIG_CONTENT"));
+    assert!(!unreadable[0].error.contains("secret"));
+}
+
+#[test]
+fn aider_reads_the_folder_its_repository_and_the_home_only() {
+    let machine = TestMachine::new()
+        .program("aider")
+        .file("home/work/.aider.conf.yml", "openai-api-base: GATEWAY/v1\n")
+        .file("home/work/.env", "GEMINI_API_BASE=GATEWAY\n");
+    let way = |machine: &TestMachine, api| machine.ways("aider", api)[0].clone();
+    for api in ["OpenAI API", "Gemini API"] {
+        let way = way(&machine, api);
+        assert!(way.ends_with(".com:443"), "no repository: {way}");
+    }
+
+    let machine = machine
+        .file("home/work/.git/HEAD", "")
+        .file("home/work/project/.env", "GEMINI_API_BASE=ELSEWHERE\n");
+    assert_eq!(way(&machine, "OpenAI API"), "Gateway 10.0.0.1:8787");
+    assert_eq!(
+        way(&machine, "Gemini API"),
+        "Gateway 10.0.0.1:8787",
+        "aider reads the file of the repository last"
+    );
+}
+
+#[test]
+fn variables_of_aider_precede_its_config() {
+    let machine = TestMachine::new()
+        .file("home/.aider.conf.yml", "openai-api-base: GATEWAY/v1\n")
+        .variable("AIDER_OPENAI_API_BASE", "ELSEWHERE/v1");
+    let expected = ["Out 203.0.113.9:9000", "NotInEffect 10.0.0.1:8787"];
+    assert_eq!(machine.ways("aider", "OpenAI API"), expected);
+
+    let machine = machine.file("home/.env", "AIDER_OPENAI_API_BASE=GATEWAY/v1\n");
+    let ways = machine.ways("aider", "OpenAI API");
+    assert_eq!(ways[0], "Gateway 10.0.0.1:8787");
+}
+
+#[test]
+fn aider_uses_the_last_assignment_of_its_first_config() {
+    let config = "set-env:\n  - GEMINI_API_BASE=GATEWAY\n  - GEMINI_API_BASE = ELSEWHERE\n";
+    let home = "set-env:\n  - GEMINI_API_BASE=GATEWAY\n  - ANTHROPIC_API_BASE=GATEWAY\n";
+    let machine = TestMachine::new()
+        .file("home/work/project/.aider.conf.yml", config)
+        .file("home/.aider.conf.yml", home);
+
+    let ways = machine.ways("aider", "Gemini API");
+    assert_eq!(ways, ["Out 203.0.113.9:9000"]);
+    let ways = machine.ways("aider", "Anthropic API");
+    assert_eq!(ways, ["Out api.anthropic.com:443"]);
+}
+
 #[test]
 fn aider_prefers_its_config_and_then_env_files() {
     let config = "openai-api-base: ELSEWHERE/v1\nset-env:\n  - ANTHROPIC_API_BASE=ELSEWHERE\n";
@@ -414,4 +550,34 @@ fn an_invalid_address_counts_as_a_way_out() {
     let machine = TestMachine::new().variable("OPENAI_BASE_URL", "http://");
 
     assert_eq!(machine.ways("OpenAI SDKs", "OpenAI API"), ["Out "]);
+}
+
+#[tokio::test]
+async fn a_host_with_the_address_of_the_gateway_is_tried_through_proxies() {
+    let gateway = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = gateway.local_addr().unwrap().port();
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy_url = format!("http://{}", proxy.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in proxy.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 1024]).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+        }
+    });
+    let reached = async |machine: Machine| {
+        let gateway = format!("127.0.0.1:{port}").parse().unwrap();
+        let mut report = Report::read(&machine, gateway);
+        report.hosts.clear();
+        report.add_host(format!("localhost:{port}").parse().unwrap());
+        report.probe_hosts(&machine).await;
+        report.hosts.remove(0).reachability
+    };
+
+    let machine = TestMachine::new();
+    assert_eq!(reached(machine.machine()).await, Reachability::Gateway);
+
+    let machine = machine.variable("HTTPS_PROXY", &proxy_url);
+    let through = reached(machine.machine()).await;
+    assert!(matches!(through, Reachability::Through(_)), "{through:?}");
 }

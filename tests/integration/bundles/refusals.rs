@@ -419,6 +419,30 @@ async fn a_reload_ends_the_pause_before_a_bundle_is_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bundle_that_a_reload_does_not_repair_is_the_last_refused_reload_again() {
+    let publisher = Publisher::new();
+    let server = PolicyServer::start(Polling::Short).await;
+    server.publish("prod", publisher.denying("1", "apple"));
+    let replica = Replica::start_from(&server, &publisher).await;
+    let needed = replica.folder.path().join("needed");
+    server.publish("prod", needing(&publisher, &needed));
+    replica.wait_for_error("must deny").await;
+
+    let reloaded = replica.operator.post("/reload", "").await;
+    assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+    let successful = "hookgate_config_last_reload_successful";
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    while replica.operator.metric(successful).await == 1 {
+        assert!(Instant::now() < deadline, "the refusal is not recorded");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+
+    let ready = replica.operator.get("/readyz").await;
+    let ready = ready.text();
+    assert!(ready.contains("last config reload failed"), "{ready}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bundle_is_tried_again_until_its_guards_are_proven() {
     let publisher = Publisher::new();
     let server = server_with(&publisher, "apple").await;

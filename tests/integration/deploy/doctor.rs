@@ -1,7 +1,14 @@
 //! `hookgate doctor`: the laptop kit, and routes that bypass the gateway. `deploy/check` runs
 //! it in network namespaces.
 
-use std::{collections::BTreeMap, fs, net::TcpListener, path::Path, process::Command};
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::TcpListener,
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Command, Output},
+};
 
 use agent_routes::{Machine, Report, Verdict};
 use serde_json::Value;
@@ -27,6 +34,16 @@ fn doctor(home: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> (i32, 
     )
 }
 
+/// Installs the laptop kit below a root, with one option.
+fn install(root: &Path, option: [&str; 2]) -> Output {
+    Command::new("config/agents/laptop/install")
+        .args(["--url", "https://hookgate.example:8787", "--root"])
+        .arg(root)
+        .args(option)
+        .output()
+        .unwrap()
+}
+
 /// A URL at which nothing listens.
 fn unreachable_url() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -37,17 +54,7 @@ fn unreachable_url() -> String {
 async fn the_laptop_kit_leaves_no_route_that_bypasses_the_gateway() {
     let root = TempDir::new().unwrap();
     for login in ["api-key", "vertex", "code-assist"] {
-        let installed = Command::new("config/agents/laptop/install")
-            .args([
-                "--url",
-                "https://hookgate.example:8787",
-                "--login",
-                login,
-                "--root",
-            ])
-            .arg(root.path())
-            .output()
-            .unwrap();
+        let installed = install(root.path(), ["--login", login]);
         assert!(installed.status.success(), "{installed:?}");
         let exports = fs::read_to_string(root.path().join("etc/profile.d/hookgate.sh")).unwrap();
         let exports = exports
@@ -84,6 +91,36 @@ async fn the_laptop_kit_leaves_no_route_that_bypasses_the_gateway() {
             .filter(|way| way.verdict == Verdict::Gateway);
         assert!(routed.count() >= 9, "{login}: {:#?}", report.ways);
     }
+}
+
+#[test]
+fn links_do_not_lead_the_laptop_kit_out_of_its_root() {
+    let root = TempDir::new().unwrap();
+    let outside = TempDir::new().unwrap();
+    let ca = outside.path().join("ca.pem");
+    fs::write(&ca, "-----BEGIN CERTIFICATE-----\n").unwrap();
+    let option = ["--ca", ca.to_str().unwrap()];
+    let authorities = root.path().join("etc/pki/tls/certs");
+    fs::create_dir_all(&authorities).unwrap();
+    fs::write(root.path().join("etc/pki/system.pem"), "the root's\n").unwrap();
+    symlink("/etc/pki/system.pem", authorities.join("ca-bundle.crt")).unwrap();
+
+    let installed = install(root.path(), option);
+    assert!(installed.status.success(), "{installed:?}");
+    let bundle = fs::read_to_string(root.path().join("etc/hookgate/ca-bundle.pem")).unwrap();
+    assert!(bundle.starts_with("the root's\n"), "{bundle}");
+
+    let folder = outside.path().join("ssl");
+    fs::create_dir_all(folder.join("certs")).unwrap();
+    fs::write(folder.join("certs/ca-certificates.crt"), "the host's\n").unwrap();
+    symlink(&folder, root.path().join("etc/ssl")).unwrap();
+    assert_eq!(install(root.path(), option).status.code(), Some(2));
+
+    fs::remove_file(root.path().join("etc/ssl")).unwrap();
+    fs::remove_dir_all(root.path().join("etc/profile.d")).unwrap();
+    symlink(outside.path(), root.path().join("etc/profile.d")).unwrap();
+    assert_eq!(install(root.path(), option).status.code(), Some(2));
+    assert!(!outside.path().join("hookgate.sh").exists());
 }
 
 #[tokio::test]

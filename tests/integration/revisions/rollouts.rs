@@ -666,6 +666,28 @@ async fn a_guard_of_the_new_config_that_stops_working_is_unproven() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_overview_lists_the_upstreams_of_both_configs() {
+    let gateway = Rollout::start("{ to: next.yaml, percent: 50 }").await;
+    let addr = gateway.upstream.addr;
+    let next = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{addr}\" }}, vertex: {{ url: \"http://{addr}\" }} }}\n\
+         audit: {{ path: audit.jsonl, mode: best_effort }}\n\
+         revisions: {{ path: revisions }}\n"
+    );
+    fs::write(gateway.folder.path().join("next.yaml"), next).unwrap();
+    assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
+
+    let overview = gateway.operator.get("/overview").await.json();
+
+    let upstreams = overview["upstreams"].as_array().unwrap().iter();
+    let names: Vec<&str> = upstreams
+        .map(|upstream| upstream["name"].as_str().unwrap())
+        .collect();
+    let expected = ["gemini", "vertex", "code_assist", "anthropic", "openai"];
+    assert_eq!(names, expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_open_circuit_of_the_new_config_is_shown() {
     let upstream = Upstream::mock().await;
     let unused = closed_port();

@@ -1,10 +1,12 @@
-//! aider, which calls models through LiteLLM: variables, `.env` files, which precede them, and
-//! its own config, which precedes both.
+//! aider, which calls models through LiteLLM: variables, `.env` files, which precede them, its
+//! own config, which precedes both, and variables of its own (`AIDER_…`), which precede all.
+
+use std::path::Path;
 
 use super::{Agent, hosts};
 use crate::{
     route::{Destination, Route},
-    settings::{Document, Format, Setting, SettingsReader},
+    settings::{Document, Format, Machine, Setting, SettingsReader},
 };
 
 pub(super) const AGENT: Agent = Agent {
@@ -49,45 +51,73 @@ const APIS: [Api; 3] = [
     ),
 ];
 
+/// Files of aider in the order of their precedence, and the environment.
+struct AiderSettings<'a> {
+    configs: Vec<Document>,
+    env_files: Vec<Document>,
+    machine: &'a Machine,
+}
+
 fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
-    let folders = reader.machine.folders_upwards();
-    let mut read = |name: &str, format| {
-        let files = folders.iter().map(|folder| folder.join(name));
-        reader.read_files(files, format)
-    };
-    let configs = read(".aider.conf.yml", Format::Yaml);
-    let variables = read(".env", Format::Variables);
-    let machine = reader.machine;
-    let find = |name: &str| -> Vec<Setting> {
-        let set = configs.iter().filter_map(|file| set_env(file, name));
-        let files = variables.iter().filter_map(|file| file.text(&[name]));
-        set.chain(files).chain(machine.variable(name)).collect()
-    };
+    let settings = AiderSettings::read(reader);
     let route = |(login, key, names, credential, host): Api| {
-        let own = key.map(|key| configs.iter().filter_map(move |file| file.text(&[key])));
-        let own = own.into_iter().flatten();
+        let own = key.map(|key| settings.option(key)).into_iter().flatten();
+        let shared = names.iter().flat_map(|name| settings.variable(name));
+        let credentials = settings.variable(credential);
         Route {
-            settings: own
-                .chain(names.iter().flat_map(|name| find(name)))
-                .collect(),
-            credentials: find(credential)
-                .into_iter()
-                .map(|setting| setting.place)
-                .collect(),
+            settings: own.chain(shared).collect(),
+            credentials: credentials.map(|setting| setting.place).collect(),
             ..Route::new(login, Destination::https(host))
         }
     };
     APIS.map(route).into()
 }
 
-/// Returns a variable that the list `set-env` of a config sets.
-fn set_env(config: &Document, name: &str) -> Option<Setting> {
-    let lines = config.list(&["set-env"])?;
-    let value = lines
-        .iter()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?;
-    Some(Setting {
-        value: value.to_owned(),
-        place: config.place(&["set-env"]),
-    })
+impl<'a> AiderSettings<'a> {
+    fn read(reader: &mut SettingsReader<'a>) -> Self {
+        let machine = reader.machine;
+        let home = machine.home.as_path();
+        let project = machine.project.as_path();
+        let root = machine.repository().unwrap_or(project);
+        let mut read = |folders: [&Path; 3], name: &str, format| {
+            let files = folders.map(|folder| folder.join(name));
+            reader.read_files(files, format)
+        };
+        Self {
+            configs: read([project, root, home], ".aider.conf.yml", Format::Yaml),
+            // That of the repository is the default of `--env-file`, which precedes the others.
+            env_files: read([root, project, home], ".env", Format::Variables),
+            machine,
+        }
+    }
+
+    /// Returns the values of an option, which a variable of its name precedes.
+    fn option(&self, key: &str) -> impl Iterator<Item = Setting> {
+        let name = format!("AIDER_{}", key.replace('-', "_").to_uppercase());
+        let configured = self.configs.iter().filter_map(|file| file.text(&[key]));
+        self.inherited(&name).into_iter().chain(configured)
+    }
+
+    /// Returns the values of a variable when aider calls a model.
+    fn variable(&self, name: &str) -> impl Iterator<Item = Setting> {
+        self.set_env(name).into_iter().chain(self.inherited(name))
+    }
+
+    /// Returns the values of a variable when aider reads its options.
+    fn inherited(&self, name: &str) -> Vec<Setting> {
+        let files = self.env_files.iter().filter_map(|file| file.text(&[name]));
+        files.chain(self.machine.variable(name)).collect()
+    }
+
+    /// Returns the variable that the first list `set-env` of a config sets; its last line counts.
+    fn set_env(&self, name: &str) -> Option<Setting> {
+        let mut lists = self.configs.iter();
+        let (config, lines) = lists.find_map(|file| Some((file, file.list(&["set-env"])?)))?;
+        let assignments = lines.iter().filter_map(|line| line.split_once('='));
+        let (_, value) = assignments.rev().find(|(set, _)| set.trim() == name)?;
+        Some(Setting {
+            value: value.trim().to_owned(),
+            place: config.place(&["set-env"]),
+        })
+    }
 }

@@ -20,11 +20,25 @@ pub(super) const AGENT: Agent = Agent {
     routes,
 };
 
-/// Name, type in the settings, and variable of the base URL of each login.
-const LOGINS: [(&str, &str, &str); 3] = [
-    ("API key", "gemini-api-key", "GOOGLE_GEMINI_BASE_URL"),
-    ("Vertex AI", "vertex-ai", "GOOGLE_VERTEX_BASE_URL"),
-    ("Google login", "oauth-personal", "CODE_ASSIST_ENDPOINT"),
+/// Name, types in the settings, and variable of the base URL of a login.
+type Login = (&'static str, &'static [&'static str], &'static str);
+
+const LOGINS: [Login; 3] = [
+    (
+        "API key",
+        &["gemini-api-key", "gateway"],
+        "GOOGLE_GEMINI_BASE_URL",
+    ),
+    ("Vertex AI", &["vertex-ai"], "GOOGLE_VERTEX_BASE_URL"),
+    (
+        "Google login",
+        &[
+            "oauth-personal",
+            "compute-default-credentials",
+            "cloud-shell",
+        ],
+        "CODE_ASSIST_ENDPOINT",
+    ),
 ];
 
 fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
@@ -43,7 +57,7 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
         let file = home(".config/gcloud/application_default_credentials.json");
         places("GOOGLE_APPLICATION_CREDENTIALS").chain(file)
     };
-    let route = |(login, kind, variable): (&str, &str, &str), default, credentials| Route {
+    let route = |(login, types, variable): Login, default, credentials| Route {
         settings: find(variable),
         alternatives: others
             .iter()
@@ -51,14 +65,14 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
             .collect(),
         disabled_by: enforced
             .as_ref()
-            .filter(|enforced| enforced.value != kind)
+            .filter(|enforced| !types.contains(&enforced.value.as_str()))
             .map(|enforced| enforced.place.clone()),
         credentials,
         ..Route::new(login, default)
     };
     let [api_key, vertex, google] = LOGINS;
     let location = find("GOOGLE_CLOUD_LOCATION").into_iter().next();
-    vec![
+    let mut routes = vec![
         route(
             api_key,
             Destination::https(hosts::GEMINI),
@@ -79,7 +93,20 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
                 .chain(application_default())
                 .collect(),
         ),
-    ]
+    ];
+    routes.extend(enforced.as_ref().and_then(other_login));
+    routes
+}
+
+/// Returns the route of an enforced type of login that is none of the known ones.
+fn other_login(enforced: &Setting) -> Option<Route> {
+    let Setting { value, place } = enforced;
+    let mut known = LOGINS.iter().flat_map(|(_, types, _)| *types);
+    if known.any(|name| name == value) {
+        return None;
+    }
+    let default = Destination::Unknown(format!("the type `{value}` of {place} is not known"));
+    Some(Route::new("another login", default))
 }
 
 /// Returns the hosts of Vertex AI at a location.
@@ -94,7 +121,8 @@ pub(super) fn vertex_hosts(location: Option<&Setting>) -> Destination {
 
 /// Reads the `.env` files in the order in which gemini-cli looks for them.
 fn variable_files(reader: &mut SettingsReader<'_>) -> Vec<Document> {
-    let folders = reader.machine.folders_upwards().into_iter();
+    let machine = reader.machine;
+    let folders = machine.project.ancestors().chain([machine.home.as_path()]);
     let files = folders.flat_map(|folder| [folder.join(".gemini/.env"), folder.join(".env")]);
     reader.read_files(files, Format::Variables)
 }

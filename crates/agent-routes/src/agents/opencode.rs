@@ -1,6 +1,9 @@
 //! opencode: the providers of its config, and whether others are allowed.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use super::{Agent, hosts};
 use crate::{
@@ -92,23 +95,33 @@ fn base_urls(files: &[Document], provider: &str, machine: &Machine) -> Vec<Setti
     expanded.collect()
 }
 
-/// Reads the config in the order of precedence: managed, the project's, a named one, the user's.
+/// Reads the config in the order of precedence: managed, a variable's, that of the folders
+/// `.opencode`, the project's, a named one, the user's.
 fn config_files(reader: &mut SettingsReader<'_>) -> Vec<Document> {
     let machine = reader.machine;
+    let in_folder = |folder: PathBuf| [folder.join("opencode.jsonc"), folder.join("opencode.json")];
     let managed = ["/etc/opencode", "/Library/Application Support/opencode"];
     let managed = managed.map(|folder| machine.root_file(folder));
-    let project = machine.folders_upwards();
-    let project = project
-        .iter()
-        .flat_map(|folder| [folder.join(".opencode"), folder.to_path_buf()]);
-    let in_folder = |folder: PathBuf| [folder.join("opencode.json"), folder.join("opencode.jsonc")];
-    let named = machine
-        .variable("OPENCODE_CONFIG")
-        .map(|setting| machine.root_file(&setting.value));
-    let user = machine
-        .folder("XDG_CONFIG_HOME", ".config")
-        .join("opencode");
-    let files = managed.into_iter().chain(project).flat_map(in_folder);
-    let files = files.chain(named).chain(in_folder(user));
-    reader.read_files(files, Format::Json)
+    let mut files = reader.read_files(managed.into_iter().flat_map(in_folder), Format::Json);
+    files.extend(reader.read_variable("OPENCODE_CONFIG_CONTENT", Format::Json));
+
+    let named = |variable| {
+        let setting = machine.variable(variable);
+        setting.map(|setting| machine.root_file(&setting.value))
+    };
+    // Without a repository, opencode searches all folders above.
+    let root = machine.repository().unwrap_or(Path::new("/"));
+    let folders = machine.project.ancestors();
+    let folders: Vec<&Path> = folders.take_while(|path| path.starts_with(root)).collect();
+    let outermost_first = folders.iter().rev();
+    let own = [machine.home.join(".opencode")].into_iter();
+    let own = own.chain(outermost_first.map(|folder| folder.join(".opencode")));
+    let own = named("OPENCODE_CONFIG_DIR").into_iter().chain(own);
+    let project = folders.iter().map(|folder| folder.to_path_buf());
+    let user = machine.folder("XDG_CONFIG_HOME", ".config");
+    let others = own.chain(project).flat_map(in_folder);
+    let others = others.chain(named("OPENCODE_CONFIG"));
+    let others = others.chain(in_folder(user.join("opencode")));
+    files.extend(reader.read_files(others, Format::Json));
+    files
 }
