@@ -886,3 +886,72 @@ async fn texts_without_an_index_are_in_the_last_event() {
         }
     }
 }
+
+/// A tool of an MCP server as Codex declares it.
+fn mcp_tool(name: &str) -> Value {
+    json!({ "type": "namespace", "name": "mcp__files", "description": "d", "tools": [function(name)] })
+}
+
+fn call_of(namespace: Option<&str>) -> Value {
+    let mut call = json!({ "type": "function_call", "id": "fc_1", "call_id": "c1",
+        "name": "exec_command", "arguments": "{}", "status": "completed" });
+    if let Some(namespace) = namespace {
+        call["namespace"] = namespace.into();
+    }
+    call
+}
+
+#[tokio::test]
+async fn a_guard_sees_the_server_of_an_mcp_tool_in_a_namespace() {
+    let tools = json!([function("exec_command"), mcp_tool("exec_command")]);
+    let body = json!({ "model": "m", "input": [user("go")], "tools": tools });
+    for (guard, is_mcp_denied) in [
+        ("deny: ['mcp__files__*']", true),
+        ("allow: [exec_command]", true),
+        ("deny: [exec_command]", false),
+        ("allow: ['mcp__*']", false),
+    ] {
+        let config = format!("policies: [{{ policy: tool_guard, {guard}, reason: not here }}]\n");
+        for namespace in [Some("mcp__files"), None] {
+            let call = call_of(namespace);
+            let upstream = answering([json!([call]), json!([message("fine")])]).await;
+            let gateway = gateway(&upstream, &config).await;
+
+            let answer = ask(&gateway, &body).await;
+
+            let is_denied = namespace.is_some() == is_mcp_denied;
+            let expected = if is_denied { message("fine") } else { call };
+            assert_eq!(answer.json()["output"], json!([expected]), "{guard}");
+            let left = if is_mcp_denied { &tools[0] } else { &tools[1] };
+            assert_eq!(upstream.requests()[0].json()["tools"], json!([left]));
+        }
+    }
+}
+
+#[tokio::test]
+async fn hooks_see_the_server_of_an_mcp_tool_in_a_namespace() {
+    let call = call_of(Some("mcp__files"));
+    let upstream = answering([json!([call]), json!([message("fine")])]).await;
+    let hooks = hook::config(&[
+        ("BeforeTool", hook::printing("before", &json!({}))),
+        ("AfterTool", hook::printing("after", &json!({}))),
+    ]);
+    let gateway = gateway(&upstream, &hooks).await;
+    let mut body =
+        json!({ "model": "m", "input": [user("go")], "tools": [mcp_tool("exec_command")] });
+
+    let answer = ask(&gateway, &body).await;
+    let result = json!({ "type": "function_call_output", "call_id": "c1", "output": "seen" });
+    let input = body["input"].as_array_mut().unwrap();
+    input.extend([call.clone(), result]);
+    ask(&gateway, &body).await;
+
+    assert_eq!(answer.json()["output"], json!([call]));
+    assert_eq!(upstream.requests()[1].json(), body);
+    for event in ["before.json", "after.json"] {
+        let seen = gateway.json(event);
+        assert_eq!(seen["tool_name"], "mcp_files_exec_command", "{event}");
+        let server = &seen["mcp_context"]["server_name"];
+        assert_eq!(server, "files", "{event}");
+    }
+}

@@ -687,6 +687,31 @@ fn a_selection_of_tools_is_written() {
 }
 
 #[test]
+fn a_tool_of_an_mcp_server_is_written_with_its_name_in_the_namespace() {
+    for namespace in ["mcp__files", "mcp__files__"] {
+        let mut value = request();
+        value["tools"][1]["name"] = namespace.into();
+        let mut opened = Opened::new(&value);
+        let selection = json!({ "mode": "ANY", "allowedFunctionNames": ["mcp__files__spawn"] });
+        let selection = ToolConfig::read(&selection).unwrap();
+        write_tool_selection(&mut opened.form, &selection, &AllowedFunctions::default()).unwrap();
+        let call =
+            json!({ "functionCall": { "id": "c9", "name": "mcp__files__spawn", "args": {} } });
+        let content = json!({ "role": "model", "parts": [call] }).to_string();
+        append_contents(&mut opened.form, &[content.into()]).unwrap();
+
+        let closed = opened.close();
+
+        let choice = json!({ "type": "function", "name": "spawn" });
+        assert_eq!(closed["tool_choice"], choice);
+        assert_eq!(closed["tools"], value["tools"]);
+        let call = json!({ "type": "function_call", "call_id": "c9", "namespace": namespace,
+            "name": "spawn", "arguments": "{}" });
+        assert_eq!(closed["input"].as_array().unwrap().last(), Some(&call));
+    }
+}
+
+#[test]
 fn a_choice_of_the_agent_is_read() {
     for (choice, mode, names) in [
         (json!("required"), "ANY", json!(null)),
