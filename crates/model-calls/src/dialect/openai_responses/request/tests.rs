@@ -913,11 +913,19 @@ fn texts_to_embed_are_read_and_written() {
 
 #[test]
 fn unknown_fields_of_texts_to_embed_are_edited() {
-    for input in [json!("A"), json!([{ "type": "text", "text": "A" }, "A"])] {
+    let image = json!({ "type": "image_url", "image_url": { "url": "data:image/png,a" } });
+    for input in [
+        json!("A"),
+        json!([{ "type": "text", "text": "A" }, "A"]),
+        json!([image]),
+    ] {
         let body = |text: &str| {
             let mut input = input.clone();
             if let Some(block) = input.get_mut(0) {
                 block["note"] = json!(text);
+                if let Some(image) = block.get_mut("image_url") {
+                    image["note"] = json!(text);
+                }
             }
             json!({ "model": "m", "encoding_format": "float", "input": input, "note": text })
         };
