@@ -799,3 +799,159 @@ async fn reasoning_that_a_policy_holds_back_precedes_the_end() {
         }
     }
 }
+
+fn completed(output: &Value) -> Value {
+    json!({ "type": "response.completed", "response": response(output) })
+}
+
+fn piece(text: &str) -> Value {
+    json!({ "type": "response.output_text.delta", "delta": text })
+}
+
+fn piece_of(index: u64, text: &str) -> Value {
+    let mut piece = piece(text);
+    piece["output_index"] = index.into();
+    piece
+}
+
+#[tokio::test]
+async fn calls_of_the_last_event_never_pass_unseen_behind_pieces_of_no_item() {
+    let call = |id: &str| {
+        json!({ "type": "function_call", "id": id, "call_id": format!("call_{id}"), "name": "rm",
+            "arguments": "{}", "status": "completed" })
+    };
+    let begun = json!({ "type": "response.output_item.added", "output_index": 0,
+        "item": { "type": "message", "id": "m", "role": "assistant", "content": [] } });
+    for pieces in [
+        vec![piece("ok")],
+        vec![piece("")],
+        vec![piece_of(0, ""), piece_of(1, "")],
+        vec![begun.clone()],
+        vec![begun, piece_of(0, "ok")],
+    ] {
+        let mut sent = vec![created()];
+        sent.extend(pieces.clone());
+        sent.push(completed(&json!([call("f0"), call("f1")])));
+        let upstream = streaming(&sent).await;
+        let gateway = gateway(&upstream, DENY_RM).await;
+
+        let body = json!({ "model": "m", "input": "hello", "stream": true });
+        let answer = ask(&gateway, &body).await;
+
+        let is_sent = answer.text().contains("function_call");
+        assert!(!is_sent, "{pieces:?}: {}", answer.text());
+        stream(&answer);
+    }
+}
+
+#[tokio::test]
+async fn texts_without_an_index_are_in_the_last_event() {
+    let item = message("to ann@example.com now");
+    let block = item["content"][0].clone();
+    let begun = json!({ "type": "response.output_item.added", "output_index": 0,
+        "item": { "type": "message", "id": "msg_1", "role": "assistant", "content": [] } });
+    let text_done = json!({ "type": "response.output_text.done", "text": block["text"] });
+    let item_done = json!({ "type": "response.output_item.done", "item": item });
+    let mut indexed_done = item_done.clone();
+    indexed_done["output_index"] = 0.into();
+    for (first, ends) in [
+        (None, vec![]),
+        (None, vec![text_done]),
+        (None, vec![item_done]),
+        (Some(begun), vec![indexed_done]),
+    ] {
+        let mut sent = vec![created()];
+        sent.extend(first);
+        sent.extend(["to ann@exam", "ple.com now"].map(piece));
+        sent.extend(ends);
+        sent.push(completed(&json!([item])));
+        let upstream = streaming(&sent).await;
+        for (config, expected) in [
+            (DENY_RM, "to ann@example.com now"),
+            (
+                "policies: [{ policy: redact }]\n",
+                "to [REDACTED:email] now",
+            ),
+        ] {
+            let gateway = gateway(&upstream, config).await;
+
+            let body = json!({ "model": "m", "input": "hello", "stream": true });
+            let answer = ask(&gateway, &body).await;
+
+            let (_, response) = stream(&answer);
+            assert_eq!(text(&response), expected, "{}", answer.text());
+            let events = events(&answer);
+            let pieces = events.iter().filter_map(|event| event["delta"].as_str());
+            assert_eq!(pieces.collect::<String>(), expected, "{}", answer.text());
+        }
+    }
+}
+
+/// A tool of an MCP server as Codex declares it.
+fn mcp_tool(name: &str) -> Value {
+    json!({ "type": "namespace", "name": "mcp__files", "description": "d", "tools": [function(name)] })
+}
+
+fn call_of(namespace: Option<&str>) -> Value {
+    let mut call = json!({ "type": "function_call", "id": "fc_1", "call_id": "c1",
+        "name": "exec_command", "arguments": "{}", "status": "completed" });
+    if let Some(namespace) = namespace {
+        call["namespace"] = namespace.into();
+    }
+    call
+}
+
+#[tokio::test]
+async fn a_guard_sees_the_server_of_an_mcp_tool_in_a_namespace() {
+    let tools = json!([function("exec_command"), mcp_tool("exec_command")]);
+    let body = json!({ "model": "m", "input": [user("go")], "tools": tools });
+    for (guard, is_mcp_denied) in [
+        ("deny: ['mcp__files__*']", true),
+        ("allow: [exec_command]", true),
+        ("deny: [exec_command]", false),
+        ("allow: ['mcp__*']", false),
+    ] {
+        let config = format!("policies: [{{ policy: tool_guard, {guard}, reason: not here }}]\n");
+        for namespace in [Some("mcp__files"), None] {
+            let call = call_of(namespace);
+            let upstream = answering([json!([call]), json!([message("fine")])]).await;
+            let gateway = gateway(&upstream, &config).await;
+
+            let answer = ask(&gateway, &body).await;
+
+            let is_denied = namespace.is_some() == is_mcp_denied;
+            let expected = if is_denied { message("fine") } else { call };
+            assert_eq!(answer.json()["output"], json!([expected]), "{guard}");
+            let left = if is_mcp_denied { &tools[0] } else { &tools[1] };
+            assert_eq!(upstream.requests()[0].json()["tools"], json!([left]));
+        }
+    }
+}
+
+#[tokio::test]
+async fn hooks_see_the_server_of_an_mcp_tool_in_a_namespace() {
+    let call = call_of(Some("mcp__files"));
+    let upstream = answering([json!([call]), json!([message("fine")])]).await;
+    let hooks = hook::config(&[
+        ("BeforeTool", hook::printing("before", &json!({}))),
+        ("AfterTool", hook::printing("after", &json!({}))),
+    ]);
+    let gateway = gateway(&upstream, &hooks).await;
+    let mut body =
+        json!({ "model": "m", "input": [user("go")], "tools": [mcp_tool("exec_command")] });
+
+    let answer = ask(&gateway, &body).await;
+    let result = json!({ "type": "function_call_output", "call_id": "c1", "output": "seen" });
+    let input = body["input"].as_array_mut().unwrap();
+    input.extend([call.clone(), result]);
+    ask(&gateway, &body).await;
+
+    assert_eq!(answer.json()["output"], json!([call]));
+    assert_eq!(upstream.requests()[1].json(), body);
+    for event in ["before.json", "after.json"] {
+        let seen = gateway.json(event);
+        assert_eq!(seen["tool_name"], "mcp_files_exec_command", "{event}");
+        let server = &seen["mcp_context"]["server_name"];
+        assert_eq!(server, "files", "{event}");
+    }
+}

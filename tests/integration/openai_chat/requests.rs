@@ -207,6 +207,32 @@ async fn fields_of_thoughts_are_unknown_fields_of_messages_that_the_model_did_no
 }
 
 #[tokio::test]
+async fn fields_of_the_models_messages_are_unknown_fields_of_results() {
+    let upstream = Upstream::mock().await;
+    let gate = gateway(&upstream, "policies: [{ policy: redact }]\n").await;
+    let secret = "AKIAIOSFODNN7EXAMPLE";
+    let function = json!({ "name": "f", "arguments": json!({ "k": secret }).to_string() });
+    let call = json!({ "id": "c2", "type": "function", "function": function });
+    for (role, field, value) in [
+        ("tool", "tool_calls", json!([call])),
+        ("tool", "function_call", function.clone()),
+        ("function", "function_call", function),
+        ("tool", "refusal", json!(secret)),
+    ] {
+        let mut body = chat("go");
+        let mut result = json!({ "role": role, "name": "f", "tool_call_id": "c", "content": "t" });
+        result[field] = value;
+        body["messages"].as_array_mut().unwrap().push(result);
+
+        ask(&gate, Form::Whole, &body).await;
+
+        let asked = upstream.requests().pop().unwrap();
+        assert!(!asked.body.contains("AKIA"), "{field}: {}", asked.body);
+        assert!(asked.body.contains("REDACTED"), "{field}: {}", asked.body);
+    }
+}
+
+#[tokio::test]
 async fn embedding_input_is_masked_and_token_input_is_refused() {
     let upstream = Upstream::mock().await;
     let gate = gateway(&upstream, "policies: [{ policy: redact }]\n").await;

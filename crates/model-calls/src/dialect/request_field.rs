@@ -233,13 +233,14 @@ impl AllowedFields {
         }
     }
 
-    /// Checks a field as [`AllowedFields::check`] does, with the name that a request has for it.
+    /// Checks a field that refers to a stored file, by the name that a request has for it.
     ///
     /// # Errors
     ///
-    /// Fails if the field is not allowed.
-    pub fn check_named(self, api: Api, field: RequestField, name: &str) -> Result<()> {
-        self.check(api, field).map_err(|error| match error {
+    /// Fails if stored files are not allowed.
+    pub fn check_stored_file(self, api: Api, name: &str) -> Result<()> {
+        let checked = self.check(api, RequestField::StoredFile);
+        checked.map_err(|error| match error {
             DialectError::Field { expected, .. } => DialectError::Field {
                 field: name.to_owned(),
                 expected,

@@ -74,8 +74,9 @@ impl Contents {
     /// Returns whether contents are left if all text is removed.
     pub fn has_more_than_text(&self) -> bool {
         let is_more = |part: &Part| part.plain_text().is_none();
-        let mut items = self.items.iter();
-        items.any(|item| item.message().is_none() || item.parts.iter().any(is_more))
+        let is_empty = |part: &Part| part.plain_text() == Some("");
+        let mut contents = self.items.iter().map(|item| &item.parts);
+        contents.any(|parts| parts.iter().any(is_more) || parts.iter().all(is_empty))
     }
 
     /// Appends a text to the user's last content, or a new content if there is none.

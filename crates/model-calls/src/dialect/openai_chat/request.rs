@@ -45,7 +45,7 @@ pub fn open_request(call: &mut Call, body: Document) -> Result<OpenedRequest> {
     call.omits_usage = is_stream && !includes_usage(&body)?;
     let allowed = call.allowed_fields;
     if let Some(field) = stored_file_field(&body)? {
-        allowed.check_named(Api::OpenAiChat, RequestField::StoredFile, field)?;
+        allowed.check_stored_file(Api::OpenAiChat, field)?;
     }
     if try_any(STORED_PROMPTS, |field| is_set(&body, &[field]))? {
         allowed.check(Api::OpenAiChat, RequestField::StoredPrompt)?;

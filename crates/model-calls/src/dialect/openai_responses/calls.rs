@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     document::{Document, parse, to_value},
     error::{Result, field_error},
-    openai_responses::fields::{ARGUMENTS, CALL_ID, ID, INPUT, NAME, TYPE},
+    openai_responses::fields::{ARGUMENTS, CALL_ID, ID, INPUT, NAME, NAMESPACE, TYPE},
 };
 
 /// Kind of a tool that the agent runs: how it is declared, called and answered.
@@ -93,13 +93,15 @@ impl ToolCallKind {
         }
     }
 
-    /// Returns the name of the called tool.
+    /// Returns the name of the called tool, with that of its MCP server.
     pub fn name(self, item: &Document) -> Result<String> {
         if let Some(name) = self.fixed_name() {
             return Ok(name.to_owned());
         }
         let name = item.string(NAME)?;
-        name.ok_or_else(|| field_error("name", "the name of a tool"))
+        let name = name.ok_or_else(|| field_error("name", "the name of a tool"))?;
+        let namespace = item.string(NAMESPACE)?.unwrap_or_default();
+        Ok(server_prefix(&namespace) + &name)
     }
 
     /// Returns the arguments of a call. Text that is no unambiguous JSON object stays a string,
@@ -176,6 +178,22 @@ fn parse_arguments(text: &str) -> Value {
     }
     let object = parse(text).ok().filter(Value::is_object);
     object.unwrap_or_else(|| text.into())
+}
+
+/// Returns the beginning of the names of tools in a namespace, as hooks see them: for an MCP server
+/// of Codex `mcp__SERVER__`, for other namespaces nothing.
+pub fn server_prefix(namespace: &str) -> String {
+    if !namespace.starts_with("mcp__") {
+        return String::new();
+    }
+    let server = namespace.strip_suffix("__").unwrap_or(namespace);
+    format!("{server}__")
+}
+
+/// Returns the name that a tool has within its namespace.
+pub fn name_within<'a>(namespace: Option<&str>, name: &'a str) -> &'a str {
+    let prefix = server_prefix(namespace.unwrap_or_default());
+    name.strip_prefix(&prefix).unwrap_or(name)
 }
 
 /// Returns the text of a function's arguments.

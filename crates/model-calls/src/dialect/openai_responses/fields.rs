@@ -43,6 +43,7 @@ pub const INSTRUCTIONS: &[&str] = &["instructions"];
 pub const ITEM: &[&str] = &["item"];
 pub const MODEL: &[&str] = &["model"];
 pub const NAME: &[&str] = &["name"];
+pub const NAMESPACE: &[&str] = &["namespace"];
 pub const OUTPUT: &[&str] = &["output"];
 /// A copy of all texts of a response that some servers add.
 pub const OUTPUT_TEXT: &[&str] = &["output_text"];

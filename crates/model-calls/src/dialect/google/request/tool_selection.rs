@@ -44,7 +44,7 @@ impl AllowedFunctions {
         let mut restricted = selection.clone();
         for list in &self.lists {
             let mut names = list.clone();
-            for name in &selection.allowed_function_names {
+            for name in &restricted.allowed_function_names {
                 let mut list = list.iter();
                 if list.any(|other| is_member(name, other) || is_member(other, name)) {
                     names.push(name.clone());
@@ -171,6 +171,32 @@ mod tests {
             &json!({"mode": "ANY", "allowedFunctionNames": ["click"]}),
         );
         assert!(text.contains(r#"{"mode":"ANY","allowedFunctionNames":["click"]}"#));
+    }
+
+    #[test]
+    fn lists_with_a_toolset_and_with_its_member_both_hold() {
+        let tools =
+            r#"{"tools":[{"functionDeclarations":[{"name":"screen","hookgateToolset":true}]}]}"#;
+        let [screen, click] = ["screen", "click"].map(|name| vec![name.to_owned()]);
+        let earlier = AllowedFunctions {
+            lists: vec![screen, click],
+        };
+        let mut document = parse_document(Bytes::from(tools)).unwrap();
+        let auto = ToolConfig::read(&json!({ "mode": "AUTO" })).unwrap();
+
+        let allowed = write_tool_selection(&mut document, &auto, &earlier).unwrap();
+
+        let text = document.to_text();
+        assert!(text.contains(r#"{"mode":"AUTO"}"#), "{text}");
+        assert!(text.contains(r#""name":"screen""#), "{text}");
+        let call = |name: &str| FunctionCall {
+            name: name.to_owned(),
+            toolset: Some("screen".to_owned()),
+            arguments: Value::Null,
+            is_partial: false,
+        };
+        let allowed = allowed.unwrap();
+        assert!(allowed.includes(&call("click")) && !allowed.includes(&call("key")));
     }
 
     #[test]

@@ -19,17 +19,10 @@ pub const REQUEST_LABELS: RequestLabels = RequestLabels {
 
 /// Fields of a message that hooks see otherwise, or that are not shown: names, ids and media.
 /// Others are labels.
-const MESSAGE_FIELDS: &[&str] = &[
-    "content",
-    "function_call",
-    "id",
-    "images",
-    "name",
-    "refusal",
-    "role",
-    "tool_call_id",
-    "tool_calls",
-];
+const MESSAGE_FIELDS: &[&str] = &["content", "id", "images", "name", "role", "tool_call_id"];
+
+/// Fields that hooks see otherwise but in results of tools, of which they are labels.
+const CALL_FIELDS: &[&str] = &["function_call", "refusal", "tool_calls"];
 
 /// Fields of the model's thoughts, which its server refuses if they change. They are labels of
 /// other messages.
@@ -49,10 +42,12 @@ fn visit_messages(body: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     body.edit_children(MESSAGES, |message| {
         let visit_audio = |audio: &mut Document, act: ActOnObject<'_>| act(audio, AUDIO_FIELDS);
         let audio = visit_object(message, &["audio"], visit_audio, act)?;
-        let thoughts = match message.string(ROLE)?.as_deref() {
-            Some("assistant") => THOUGHT_FIELDS,
-            _ => &[],
+        let others: &[_] = match message.string(ROLE)?.as_deref() {
+            Some("assistant") => &[CALL_FIELDS, THOUGHT_FIELDS],
+            Some("tool" | "function") => &[],
+            _ => &[CALL_FIELDS],
         };
-        visit_message(message, &[MESSAGE_FIELDS, audio, thoughts].concat(), act)
+        let known = [MESSAGE_FIELDS, audio, &others.concat()];
+        visit_message(message, &known.concat(), act)
     })
 }

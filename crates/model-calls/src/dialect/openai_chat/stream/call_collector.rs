@@ -48,6 +48,8 @@ impl CallCollector {
             let call = self
                 .function_call
                 .get_or_insert_with(|| CallPieces::new(piece.clone(), false));
+            let name = piece.string(NAME)?.unwrap_or_default();
+            self.is_irregular |= !call.name.is_empty() && !name.is_empty();
             call.add_function(&piece)?;
         }
         Ok(())

@@ -358,6 +358,25 @@ fn calls_of_one_index_and_two_ids_are_two_calls() {
 }
 
 #[test]
+fn a_deprecated_call_whose_name_comes_twice_is_sent_whole() {
+    let piece = |arguments: &str| {
+        let call = json!({ "name": "read", "arguments": arguments });
+        json!({ "index": 0, "delta": { "function_call": call }, "finish_reason": null })
+    };
+    let tail = [piece("{\"a\":"), piece("1}"), finish("function_call")];
+
+    let sent = rewritten(&events(&[], &tail), &mut |_| true);
+
+    let calls: Vec<Value> = sent
+        .iter()
+        .filter_map(|event| serde_json::from_str::<Value>(event).ok())
+        .map(|event| event["choices"][0]["delta"]["function_call"].clone())
+        .filter(|call| !call.is_null())
+        .collect();
+    assert_eq!(calls, [json!({ "name": "read", "arguments": "{\"a\":1}" })]);
+}
+
+#[test]
 fn a_call_that_changes_its_name_is_refused() {
     let mut tail = call_pieces(0, "c1", "read", &[]);
     tail.extend(call_pieces(0, "c1", "rm", &["{}"]));

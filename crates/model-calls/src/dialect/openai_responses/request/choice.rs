@@ -7,7 +7,7 @@ use crate::dialect::{
     error::{Result, field_error},
     google::fields::TOOL_CONFIG,
     openai_responses::{
-        calls::ToolCallKind,
+        calls::{ToolCallKind, name_within},
         fields::{NAME, TOOL_CHOICE, TOOLS, TYPE},
         request::declarations::Declarations,
     },
@@ -117,7 +117,8 @@ fn choice_of(declarations: &Declarations, name: &str) -> Value {
     if declarations.is_hosted(name) {
         return json!({ "type": name });
     }
-    let (kind, _) = declarations.kind_of(name);
+    let (kind, namespace) = declarations.kind_of(name);
+    let name = name_within(namespace.as_deref(), name);
     match kind {
         ToolCallKind::Function => json!({ "type": "function", "name": name }),
         ToolCallKind::Custom => json!({ "type": "custom", "name": name }),

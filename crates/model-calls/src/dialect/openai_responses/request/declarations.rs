@@ -12,7 +12,7 @@ use crate::dialect::{
     error::{Result, field_error},
     openai::hosted_search::{SEARCH_TOOL, has_search, remove_search},
     openai_responses::{
-        calls::ToolCallKind,
+        calls::{ToolCallKind, server_prefix},
         fields::{NAME, TOOLS, TYPE},
         request::input::{Input, InputItem, InputKind},
     },
@@ -107,23 +107,27 @@ impl DeclarationForm {
             });
         }
         Ok(match named.as_str() {
-            "namespace" => {
-                let tools = tool.children(TOOLS)?.unwrap_or_default();
-                let tools = tools.iter().map(|tool| {
-                    let kind = ToolCallKind::of_declaration(tool)?;
-                    let kind = kind.ok_or_else(|| {
-                        field_error("namespace", "a list of tools that the agent runs")
-                    })?;
-                    AgentTool::read(kind, tool)
-                });
-                Self::Agent {
-                    namespace: Some(tool.string(NAME)?.unwrap_or_default()),
-                    tools: tools.collect::<Result<_>>()?,
-                }
-            }
+            "namespace" => Self::of_namespace(tool)?,
             "mcp" => Self::Hosted(server_name(tool)?),
             _ => Self::Hosted(named),
         })
+    }
+
+    fn of_namespace(namespace: &Document) -> Result<Self> {
+        let name = namespace.string(NAME)?.unwrap_or_default();
+        let prefix = server_prefix(&name);
+        let tools = namespace.children(TOOLS)?.unwrap_or_default();
+        let tools = tools.iter().map(|tool| {
+            let kind = ToolCallKind::of_declaration(tool)?;
+            let expected = "a list of tools that the agent runs";
+            let kind = kind.ok_or_else(|| field_error("namespace", expected))?;
+            let mut tool = AgentTool::read(kind, tool)?;
+            tool.name.insert_str(0, &prefix);
+            Ok(tool)
+        });
+        let tools = tools.collect::<Result<_>>()?;
+        let namespace = Some(name);
+        Ok(Self::Agent { namespace, tools })
     }
 
     fn form(&self, tool: &Document, number: usize) -> Result<Value> {

@@ -11,7 +11,7 @@ use crate::dialect::{
     error::Result,
     google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS},
     openai_responses::{
-        calls::{ToolCallKind, arguments_text, call_id, input_text},
+        calls::{ToolCallKind, arguments_text, call_id, input_text, name_within},
         fields::{ID, NAME, ROLE},
         preceding::current_items,
         request::{
@@ -142,7 +142,7 @@ impl<'a> NewItems<'a> {
             add("status", "completed".into());
             return Ok(Value::Object(item));
         }
-        add("name", name.into());
+        add("name", name_within(namespace.as_deref(), &name).into());
         if kind == ToolCallKind::Custom {
             add(input, input_text(&arguments).into());
         } else {

@@ -84,7 +84,7 @@ pub fn refuse_references(body: &Document, allowed: AllowedFields) -> Result<()> 
         check(RequestField::StoredFile)?;
     }
     if names_stored_image(body)? {
-        allowed.check_named(Api::OpenAiResponses, RequestField::StoredFile, IMAGE)?;
+        allowed.check_stored_file(Api::OpenAiResponses, IMAGE)?;
     }
     stored_in_tools(body)?.into_iter().try_for_each(check)
 }

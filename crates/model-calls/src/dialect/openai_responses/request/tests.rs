@@ -698,6 +698,31 @@ fn a_selection_of_tools_is_written() {
 }
 
 #[test]
+fn a_tool_of_an_mcp_server_is_written_with_its_name_in_the_namespace() {
+    for namespace in ["mcp__files", "mcp__files__"] {
+        let mut value = request();
+        value["tools"][1]["name"] = namespace.into();
+        let mut opened = Opened::new(&value);
+        let selection = json!({ "mode": "ANY", "allowedFunctionNames": ["mcp__files__spawn"] });
+        let selection = ToolConfig::read(&selection).unwrap();
+        write_tool_selection(&mut opened.form, &selection, &AllowedFunctions::default()).unwrap();
+        let call =
+            json!({ "functionCall": { "id": "c9", "name": "mcp__files__spawn", "args": {} } });
+        let content = json!({ "role": "model", "parts": [call] }).to_string();
+        append_contents(&mut opened.form, &[content.into()]).unwrap();
+
+        let closed = opened.close();
+
+        let choice = json!({ "type": "function", "name": "spawn" });
+        assert_eq!(closed["tool_choice"], choice);
+        assert_eq!(closed["tools"], value["tools"]);
+        let call = json!({ "type": "function_call", "call_id": "c9", "namespace": namespace,
+            "name": "spawn", "arguments": "{}" });
+        assert_eq!(closed["input"].as_array().unwrap().last(), Some(&call));
+    }
+}
+
+#[test]
 fn a_choice_of_the_agent_is_read() {
     for (choice, mode, names) in [
         (json!("required"), "ANY", json!(null)),
@@ -899,11 +924,19 @@ fn texts_to_embed_are_read_and_written() {
 
 #[test]
 fn unknown_fields_of_texts_to_embed_are_edited() {
-    for input in [json!("A"), json!([{ "type": "text", "text": "A" }, "A"])] {
+    let image = json!({ "type": "image_url", "image_url": { "url": "data:image/png,a" } });
+    for input in [
+        json!("A"),
+        json!([{ "type": "text", "text": "A" }, "A"]),
+        json!([image]),
+    ] {
         let body = |text: &str| {
             let mut input = input.clone();
             if let Some(block) = input.get_mut(0) {
                 block["note"] = json!(text);
+                if let Some(image) = block.get_mut("image_url") {
+                    image["note"] = json!(text);
+                }
             }
             json!({ "model": "m", "encoding_format": "float", "input": input, "note": text })
         };

@@ -19,6 +19,7 @@ use crate::dialect::{
 const PROMPT: &[&str] = &["prompt"];
 const REQUESTS: &[&str] = &["requests"];
 const CONTENT: &[&str] = &["content"];
+const IMAGE: &[&str] = &["image_url"];
 
 /// The fields of a request that are labels.
 const REQUEST_LABELS: RequestLabels = RequestLabels {
@@ -91,6 +92,9 @@ fn visit_elements(body: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     for element in &mut elements {
         if element.starts_with(b"{") {
             let mut block = Document::from_checked(element.clone())?;
+            if first_byte(&block, IMAGE)? == Some(b'{') {
+                block.edit_child(IMAGE, |image| act(image, &["detail", "url"]))?;
+            }
             act(&mut block, &[OPAQUE, MEDIUM_FIELDS, TEXT].concat())?;
             *element = block.to_bytes();
         }
@@ -121,7 +125,7 @@ fn read_element(field: &[&str], element: &Bytes) -> Result<Value> {
             if let Some(medium) = read_medium(&block)? {
                 return Ok(medium);
             }
-            let image = block.child(&["image_url"])?.unwrap_or_default();
+            let image = block.child(IMAGE)?.unwrap_or_default();
             Ok(json!({ "fileData": { "fileUri": image.string(&["url"])? } }))
         }
         Some(_) | None => Err(texts_expected(field)),

@@ -85,12 +85,14 @@ pub fn text_field(block: &Document) -> Result<Option<&'static str>> {
 /// Returns the parts of an item, without sources.
 pub fn item_parts(item: &Document) -> Result<Vec<Value>> {
     Ok(match OutputKind::of(item)? {
-        OutputKind::Message => block_parts(item, CONTENT)?,
-        OutputKind::Reasoning => {
+        kind @ (OutputKind::Message | OutputKind::Reasoning) => {
             let mut parts = block_parts(item, SUMMARY)?;
+            let thoughts = parts.len();
             parts.extend(block_parts(item, CONTENT)?);
-            for part in &mut parts {
-                insert(part, "thought", true);
+            for (index, part) in parts.iter_mut().enumerate() {
+                if kind == OutputKind::Reasoning || index < thoughts {
+                    insert(part, "thought", true);
+                }
             }
             parts
         }

@@ -10,7 +10,7 @@ use crate::dialect::{
     error::Result,
     google::part::Part,
     openai_responses::{
-        fields::{CONTENT, clear_marks},
+        fields::clear_marks,
         response::{
             item::{BLOCK_LISTS, OutputKind, item_parts, text_field},
             object::{NewIds, new_items},
@@ -126,8 +126,7 @@ fn edit_item(spliced: &SplicedItem<'_>) -> Result<Option<Bytes>> {
     let mut item = spliced.item.clone();
     let mut parts = spliced.before.iter();
     match spliced.kind {
-        OutputKind::Message => edit_blocks(&mut item, CONTENT, &mut parts, &spliced.kept)?,
-        OutputKind::Reasoning => {
+        OutputKind::Message | OutputKind::Reasoning => {
             for (field, _) in BLOCK_LISTS {
                 edit_blocks(&mut item, field, &mut parts, &spliced.kept)?;
             }

@@ -1,6 +1,6 @@
 //! The end of a stream: the event that holds the whole response once more.
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use serde_json::json;
 
 use crate::dialect::{
@@ -145,11 +145,10 @@ impl EventWriter {
             return self.sender.send(out, &mut event, None);
         };
         let output = response.children(OUTPUT)?.unwrap_or_default();
+        self.sender.is_changed = self.sender.is_changed || !self.agrees(&output, view)?;
         if self.sender.is_changed {
             self.close_items(out, &output)?;
-        }
-        if self.sender.is_changed || !self.agrees(&output)? {
-            let items = self.output_items(&output)?;
+            let items = self.done.values().map(Document::to_bytes);
             response.set_bytes(OUTPUT, write_array(items))?;
             response.remove(OUTPUT_TEXT)?;
         }
@@ -183,45 +182,35 @@ impl EventWriter {
         }
     }
 
-    /// Returns whether the items of the last event hold the same as those that were sent.
-    fn agrees(&self, output: &[Document]) -> Result<bool> {
+    /// Returns whether the items of the last event hold the same as those that were sent. Of an
+    /// item that was not, the chunk must have shown all parts.
+    fn agrees(&self, output: &[Document], view: &ChunkView) -> Result<bool> {
+        let mut unsent_parts = 0;
         for (upstream, item) in (0..).zip(output) {
             let Some(index) = self.indexes.get(&upstream) else {
-                // The items of the last event were not sent before.
+                unsent_parts += item_parts(item)?.len();
                 continue;
             };
             let agrees = match self.done.get(index) {
                 Some(sent) => agree(sent, item)?,
-                None => self
-                    .open_copy(*index, item)?
-                    .is_some_and(|copy| !copy.is_edited()),
+                None => self.agrees_with_open(*index, item)?,
             };
             if !agrees {
                 return Ok(false);
             }
         }
-        Ok(true)
+        let parts = view.parts.iter();
+        let sources = parts.filter_map(|part| source_of(&part.document));
+        Ok(sources.count() == unsent_parts)
     }
 
-    /// Returns the items as sent. Items without an end are taken from the last event.
-    fn output_items(&self, output: &[Document]) -> Result<Vec<Bytes>> {
-        let mut items = self.done.clone();
-        for (upstream, item) in (0..).zip(output) {
-            if let Some(index) = self.indexes.get(&upstream)
-                && let Some(copy) = self.open_copy(*index, item)?
-            {
-                items.insert(*index, copy);
-            }
-        }
-        Ok(items.values().map(Document::to_bytes).collect())
-    }
-
-    /// Returns a copy of an item that is still open, with the texts as sent.
-    fn open_copy(&self, index: u64, item: &Document) -> Result<Option<Document>> {
-        let Some(open) = self.open.iter().find(|open| open.index == index) else {
-            return Ok(None);
-        };
-        open.copy_of(item).map(Some)
+    /// Returns whether an item of the last event holds the same as one without an end.
+    fn agrees_with_open(&self, index: u64, item: &Document) -> Result<bool> {
+        let open = self.open.iter().find(|open| open.index == index);
+        Ok(match open {
+            Some(open) if open.kind == OutputKind::of(item)? => !open.copy_of(item)?.is_edited(),
+            Some(_) | None => false,
+        })
     }
 
     /// Ends a stream that upstream did not end.

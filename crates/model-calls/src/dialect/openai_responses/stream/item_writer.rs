@@ -88,12 +88,12 @@ impl EventWriter {
             };
             target.push_str(part.text.as_deref().unwrap_or_default());
         }
-        let upstream = event.output_index()?;
-        let is_it = |item: &&mut OpenItem| upstream.is_some() && item.upstream == upstream;
+        let upstream = event.output_index()?.unwrap_or(0);
+        let is_it = |item: &&mut OpenItem| item.upstream == Some(upstream);
         let open = self.open.iter_mut().find(is_it);
         let read = event.document.string(DELTA)?.unwrap_or_default();
+        self.sender.is_changed |= view.is_edited || open.is_none();
         if view.is_edited {
-            self.sender.is_changed = true;
             event.document.set(DELTA, &text.as_str().into())?;
             event.document.remove(OBFUSCATION)?;
             clear_marks(&mut event.document)?;
@@ -106,21 +106,20 @@ impl EventWriter {
                 if let Some(text) = item.text_mut(slot) {
                     text.is_removed |= is_removed;
                 }
-                if !view.is_edited && upstream == Some(index) {
+                if !view.is_edited && upstream == index {
                     self.alike = WrittenPiece::new(event, index, slot);
                 }
                 if !(view.is_edited && text.is_empty()) {
                     self.sender.send(out, event, Some(index))?;
                 }
             }
-            None if upstream.is_none() && !text.is_empty() => self.sender.send(out, event, None)?,
             None if event.name == REFUSAL_DELTA => self.write_refusal_piece(out, &text, view)?,
             None if !is_thought => {
                 self.end_refusal(out)?;
                 self.write_text(out, &text, view)?;
             }
             // A thought has no place outside of an item.
-            None => self.sender.is_changed = true,
+            None => (),
         }
         self.write_text(out, &other, view)
     }
@@ -160,7 +159,10 @@ impl EventWriter {
         upstream: u64,
     ) -> Result<()> {
         let known = event.complete_texts()?;
-        if event.class != EventClass::ItemDone || view.parts.is_empty() && !known.is_empty() {
+        let is_released =
+            |part: &Part| part.plain_text().is_some() && source_of(&part.document).is_none();
+        let is_seen = !known.is_empty() && view.parts.iter().all(is_released);
+        if event.class != EventClass::ItemDone || is_seen {
             self.sender.is_changed = true;
             let texts = view.parts.iter().filter_map(Part::plain_text);
             let text: String = texts.collect();

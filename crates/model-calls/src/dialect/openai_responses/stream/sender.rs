@@ -36,7 +36,7 @@ impl EventSender {
             }
         }
         if let Some(index) = index
-            && event.output_index()?.is_some_and(|known| known != index)
+            && event.output_index()?.unwrap_or(0) != index
         {
             event.document.set(OUTPUT_INDEX, &json!(index))?;
         }
