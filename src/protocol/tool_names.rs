@@ -13,6 +13,8 @@ use crate::event::mcp_tool;
 pub enum ToolFamily {
     /// gemini-cli and its forks.
     Gemini,
+    /// LLxprt Code, a fork of gemini-cli that has two names for the path of a file.
+    Llxprt,
     /// Claude Code by Anthropic.
     Claude,
     /// Codex, as its hooks name tools.
@@ -198,7 +200,7 @@ impl ToolKind {
     /// Returns the names that hooks of a family may have for this kind.
     pub const fn names(&self, family: ToolFamily) -> &'static [&'static str] {
         match family {
-            ToolFamily::Gemini => self.gemini,
+            ToolFamily::Gemini | ToolFamily::Llxprt => self.gemini,
             ToolFamily::Claude => self.claude,
             ToolFamily::Codex => self.codex,
         }
@@ -316,7 +318,7 @@ impl ToolAliases {
 fn mcp_name(family: ToolFamily, name: &str) -> Option<String> {
     let (server, tool) = mcp_tool(name)?;
     Some(match family {
-        ToolFamily::Gemini => format!("mcp_{server}_{tool}"),
+        ToolFamily::Gemini | ToolFamily::Llxprt => format!("mcp_{server}_{tool}"),
         ToolFamily::Claude | ToolFamily::Codex => format!("mcp__{server}__{tool}"),
     })
 }
