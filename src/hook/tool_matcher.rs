@@ -64,7 +64,7 @@ impl ToolMatcher {
     pub fn shown_name(&self, wire: &str) -> Option<String> {
         let aliases = self.aliases(wire);
         let matches = |name: &str| self.matcher.is_all() || self.matches_name(name);
-        if aliases.has(wire) {
+        if aliases.is_own {
             if self.family == ToolFamily::Codex {
                 // Codex gives its hooks other arguments than its model does.
                 return Some(wire.to_owned());

@@ -10,14 +10,38 @@ type FieldNames = (&'static str, &'static [&'static str]);
 const FIELDS: &[FieldNames] = &[
     (
         COMMAND,
-        &["cmd", "input", "script", COMMANDS, "patch", "patchText"],
+        &[
+            "cmd",
+            "input",
+            "script",
+            COMMANDS,
+            "patch",
+            "patchText",
+            "patch_content",
+        ],
     ),
-    (FILE_PATH, &[ABSOLUTE_PATH, "filePath", "path", "filename"]),
+    (
+        FILE_PATH,
+        &[
+            ABSOLUTE_PATH,
+            "filePath",
+            "path",
+            "filename",
+            "notebook_path",
+        ],
+    ),
     ("content", &["contents", "file_text", "insert_text"]),
     (OLD_STRING, &["oldString", "old_str", EDITS]),
     (
         NEW_STRING,
-        &["newString", "new_str", "insert_text", "file_text", EDITS],
+        &[
+            "newString",
+            "new_str",
+            "insert_text",
+            "file_text",
+            "new_source",
+            EDITS,
+        ],
     ),
 ];
 

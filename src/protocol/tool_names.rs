@@ -36,6 +36,9 @@ pub struct ToolKind {
     others: &'static [&'static str],
 }
 
+/// Names in matchers of Codex for tools that have other names in it.
+const CODEX_MATCHER_ALIASES: [&str; 3] = ["Agent", "Edit", "Write"];
+
 /// Kind of tools with several operations, of which the argument `command` names one.
 const EDITOR: &str = "editor";
 
@@ -84,21 +87,21 @@ const TOOLS: &[ToolKind] = &[
     },
     ToolKind {
         name: "insert lines",
-        gemini: &["insert_at_line"],
+        gemini: &["insert_at_line", "replace"],
         claude: &["Edit"],
         codex: &["Edit", "apply_patch"],
         others: &[],
     },
     ToolKind {
         name: "delete lines",
-        gemini: &["delete_line_range"],
+        gemini: &["delete_line_range", "replace"],
         claude: &["Edit"],
         codex: &["Edit", "apply_patch"],
         others: &[],
     },
     ToolKind {
         name: "edit syntax",
-        gemini: &["ast_edit"],
+        gemini: &["ast_edit", "replace"],
         claude: &["Edit"],
         codex: &["Edit", "apply_patch"],
         others: &[],
@@ -133,14 +136,14 @@ const TOOLS: &[ToolKind] = &[
     },
     ToolKind {
         name: "read lines",
-        gemini: &["read_line_range"],
+        gemini: &["read_line_range", "read_file"],
         claude: &["Read"],
         codex: &["read_file"],
         others: &[],
     },
     ToolKind {
         name: "read syntax",
-        gemini: &["ast_read_file"],
+        gemini: &["ast_read_file", "read_file"],
         claude: &["Read"],
         codex: &["read_file"],
         others: &[],
@@ -168,31 +171,31 @@ const TOOLS: &[ToolKind] = &[
     },
     ToolKind {
         name: "fetch",
-        gemini: &["web_fetch"],
+        gemini: &["web_fetch", "direct_web_fetch"],
         claude: &["WebFetch"],
         codex: &["web_fetch"],
         others: &["webfetch"],
     },
     ToolKind {
         name: "search",
-        gemini: &["google_web_search"],
+        gemini: &["google_web_search", "exa_web_search"],
         claude: &["WebSearch"],
         codex: &["web_search"],
         others: &["websearch"],
     },
     ToolKind {
         name: "agent",
-        gemini: &["task"],
+        gemini: &["task", "invoke_agent"],
         claude: &["Agent", "Task"],
         codex: &["spawn_agent", "Agent"],
         others: &[],
     },
     ToolKind {
         name: "todo",
-        gemini: &["write_todos"],
+        gemini: &["write_todos", "todo_write"],
         claude: &["TodoWrite"],
         codex: &["update_plan"],
-        others: &["todo_write", "todowrite"],
+        others: &["todowrite"],
     },
 ];
 
@@ -242,6 +245,8 @@ pub struct ToolAliases {
     pub names: Vec<String>,
     /// Names of its arguments.
     pub arguments: ArgumentNames,
+    /// True if the family itself has a tool of the name on the wire.
+    pub is_own: bool,
 }
 
 /// Names that agents have for the arguments of a tool.
@@ -296,7 +301,9 @@ impl ToolNames {
             None if meant != wire => vec![meant.to_owned()],
             None => mcp_name(family, meant).into_iter().collect(),
         };
+        let is_alias = family == ToolFamily::Codex && CODEX_MATCHER_ALIASES.contains(&wire);
         ToolAliases {
+            is_own: !is_alias && aliases.iter().any(|alias| alias == wire),
             names: aliases,
             arguments: match known {
                 Some(kind) if kind.name == EDITOR => ArgumentNames::Editor,
@@ -304,13 +311,6 @@ impl ToolNames {
                 None => ArgumentNames::Unknown,
             },
         }
-    }
-}
-
-impl ToolAliases {
-    /// Returns whether the family itself has a tool named `wire`.
-    pub fn has(&self, wire: &str) -> bool {
-        self.names.iter().any(|name| name == wire)
     }
 }
 
@@ -346,8 +346,11 @@ mod tests {
         check(ToolFamily::Claude, "read_file", &["Read"]);
         check(ToolFamily::Claude, "replace", &["Edit", "MultiEdit"]);
         check(ToolFamily::Claude, "deploy", &[]);
-        let shell = ToolNames::default().of(ToolFamily::Claude, "Bash");
-        assert!(shell.has("Bash") && !shell.has("bash"));
+        let is_own = |family, wire| ToolNames::default().of(family, wire).is_own;
+        assert!(is_own(ToolFamily::Claude, "Bash"));
+        assert!(!is_own(ToolFamily::Claude, "bash"));
+        assert!(is_own(ToolFamily::Codex, "apply_patch"));
+        assert!(!is_own(ToolFamily::Codex, "Write"));
     }
 
     #[test]

@@ -141,3 +141,46 @@ async fn an_edited_path_has_each_name_of_the_call() {
     let args = edited(("gemini", ""), ("read_file", &one), edit).await;
     assert_eq!(args, json!({ "absolute_path": "/b" }));
 }
+
+#[tokio::test]
+async fn hooks_of_codex_receive_the_name_that_matches() {
+    for (wire, matcher, shown) in [
+        ("Write", "apply_patch", "apply_patch"),
+        ("Write", "Write", "Write"),
+        ("Edit", "apply_patch", "apply_patch"),
+        ("apply_patch", "Edit", "apply_patch"),
+        ("Agent", "", "spawn_agent"),
+    ] {
+        let seen = seen(("codex", matcher), (wire, &json!({ "x": 1 }))).await;
+        assert_eq!(seen["tool_name"], shown, "{wire} {matcher}");
+    }
+}
+
+#[tokio::test]
+async fn tools_of_gemini_cli_and_its_forks_match_by_their_kind() {
+    let lines = json!({ "absolute_path": "/a", "start_line": 1 });
+    for (hook, wire, shown) in [
+        (("claude", "WebFetch"), "direct_web_fetch", "WebFetch"),
+        (("claude", "WebSearch"), "exa_web_search", "WebSearch"),
+        (("claude", "Agent|Task"), "invoke_agent", "Agent"),
+        (("gemini", "^replace$"), "insert_at_line", "replace"),
+        (("gemini", "^replace$"), "delete_line_range", "replace"),
+        (("gemini", "^replace$"), "ast_edit", "replace"),
+        (("gemini", "^read_file$"), "read_line_range", "read_file"),
+        (("gemini", "^read_file$"), "ast_read_file", "read_file"),
+        (("llxprt", ""), "insert_at_line", "insert_at_line"),
+        (("llxprt", ""), "exa_web_search", "exa_web_search"),
+        (("gemini", ""), "invoke_agent", "invoke_agent"),
+    ] {
+        let seen = seen(hook, (wire, &lines)).await;
+        assert_eq!(seen["tool_name"], shown, "{hook:?} {wire}");
+        assert_eq!(seen["tool_input"]["file_path"], "/a", "{hook:?} {wire}");
+    }
+    let patch = json!({ "absolute_path": "/a", "patch_content": "+x" });
+    let seen_patch = seen(("codex", ""), ("apply_patch", &patch)).await;
+    assert_eq!(seen_patch["tool_input"]["command"], "+x");
+    let cell = json!({ "notebook_path": "/a.ipynb", "new_source": "print()" });
+    let seen_cell = seen(("gemini", "replace"), ("NotebookEdit", &cell)).await;
+    assert_eq!(seen_cell["tool_input"]["file_path"], "/a.ipynb");
+    assert_eq!(seen_cell["tool_input"]["new_string"], "print()");
+}
