@@ -112,7 +112,8 @@ fn maps_tool_names(config: &Config) -> bool {
     let mut hooks = groups.flatten().flat_map(|group| &group.hooks);
     let is_translated = |hook: &HookSpec| {
         let protocol = protocol::find(&hook.protocol);
-        protocol.is_some_and(|protocol| protocol.tools() != ToolFamily::Gemini)
+        let families = [ToolFamily::Claude, ToolFamily::Codex];
+        protocol.is_some_and(|protocol| families.contains(&protocol.tools()))
     };
     !config.tool_names.is_empty() || hooks.any(is_translated)
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+
 use crate::{
     config::Matcher,
     event::{EventKind, MatcherSubject},
@@ -56,13 +58,13 @@ impl ToolMatcher {
     }
 
     /// Returns the name that hooks receive for the tool `wire`: the first name of the
-    /// family that the matcher matches. `None` if hooks receive the call as it is: the tool
+    /// family that the matcher matches. `None` if hooks receive the name as it is: the tool
     /// is the family's own and has a name that matches, or the matcher is written for the name
     /// on the wire.
     pub fn shown_name(&self, wire: &str) -> Option<String> {
         let aliases = self.aliases(wire);
         let matches = |name: &str| self.matcher.is_all() || self.matches_name(name);
-        if aliases.has(wire) {
+        if aliases.is_own {
             if self.family == ToolFamily::Codex {
                 // Codex gives its hooks other arguments than its model does.
                 return Some(wire.to_owned());
@@ -74,23 +76,46 @@ impl ToolMatcher {
         aliases.names.into_iter().find(|name| matches(name))
     }
 
-    /// Returns the event of a tool call with the names of the family; `None` if the call has
-    /// them already.
+    /// Returns the event of a tool call with the names of the family; `None` if hooks receive the
+    /// call as it is.
     pub fn view<E: EventKind>(&self, event: &E) -> Option<ToolView<E>> {
         let MatcherSubject::Tool(wire) = event.subject() else {
             return None;
         };
-        let name = self.shown_name(wire)?;
-        let input = event.tool_input()?;
-        let arguments = match self.aliases(wire).arguments {
-            ArgumentNames::Known => ShownArguments::new(input),
-            ArgumentNames::Editor => ShownArguments::of_editor(input),
-            ArgumentNames::Unknown => ShownArguments::unchanged(input),
-        };
+        let name = self.shown_name(wire);
+        let arguments = self.arguments(wire, name.as_deref(), event.tool_input()?)?;
+        let name = name.as_deref().unwrap_or(wire);
         Some(ToolView {
-            event: event.with_tool(&name, arguments.input.clone())?,
+            event: event.with_tool(name, arguments.input.clone())?,
             arguments,
         })
+    }
+
+    /// Returns the arguments that hooks receive for the tool `wire` with the name `shown`; `None`
+    /// if they receive the call as it is.
+    fn arguments(
+        &self,
+        wire: &str,
+        shown: Option<&str>,
+        input: &Map<String, Value>,
+    ) -> Option<ShownArguments> {
+        let is_renamed = shown.is_some();
+        let has_two_paths = matches!(self.family, ToolFamily::Gemini | ToolFamily::Llxprt);
+        let mut arguments = match self.aliases(wire).arguments {
+            ArgumentNames::Unknown => {
+                return is_renamed.then(|| ShownArguments::unchanged(input));
+            }
+            // Other arguments have the names that hooks of the family read.
+            ArgumentNames::Known | ArgumentNames::Editor if !is_renamed => {
+                has_two_paths.then(|| ShownArguments::with_file_path(input))?
+            }
+            ArgumentNames::Known => ShownArguments::new(input),
+            ArgumentNames::Editor => ShownArguments::of_editor(input),
+        };
+        if self.family == ToolFamily::Llxprt {
+            arguments.show_absolute_path();
+        }
+        Some(arguments)
     }
 
     fn aliases(&self, wire: &str) -> ToolAliases {

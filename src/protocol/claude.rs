@@ -11,8 +11,7 @@ use super::{
     claude_form, hook_protocol::Protocol, process_output::ProcessOutput, tool_names::ToolFamily,
 };
 use crate::event::{
-    AddedContext, Context, Decision, Event, EventName, HookResult, HookStatus, InputExtras,
-    SettingsFormat,
+    Context, Decision, Event, EventName, HookResult, HookStatus, InputExtras, SettingsFormat,
 };
 
 #[derive(Debug)]
@@ -113,7 +112,11 @@ impl Protocol for ClaudeProtocol {
                 None | Some(true) => output.reason.take(),
             };
             let texts = [context, reason].into_iter().flatten();
-            output.interpretation.added = texts.map(|text| AddedContext::tagged(&text)).collect();
+            let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
+            if !texts.is_empty() {
+                // A recording has no interpretation of the output.
+                output.set_specific("additionalContext", json!(texts.join("\n")));
+            }
         }
     }
 }

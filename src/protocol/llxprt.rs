@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::{hook_protocol::Protocol, input};
+use super::{hook_protocol::Protocol, input, tool_names::ToolFamily};
 use crate::{
     event::{
         AddedContext, Context, Event, HookOutput, HookResult, HookStatus, InputExtras, OutputPart,
@@ -19,6 +19,10 @@ pub(super) struct LlxprtProtocol;
 impl Protocol for LlxprtProtocol {
     fn name(&self) -> &'static str {
         "llxprt"
+    }
+
+    fn tools(&self) -> ToolFamily {
+        ToolFamily::Llxprt
     }
 
     fn write(&self, context: &Context, event: Event<'_>, extras: InputExtras<'_>) -> Bytes {

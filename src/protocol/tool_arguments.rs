@@ -3,27 +3,59 @@
 
 use serde_json::{Map, Value};
 
-/// Names that hooks use, each with the names in other agents. `commands` and `edits` are lists.
-const FIELDS: &[(&str, &[&str])] = &[
+/// Name that a hook uses, and the names in other agents.
+type FieldNames = (&'static str, &'static [&'static str]);
+
+/// Names of all arguments. `commands` and `edits` are lists.
+const FIELDS: &[FieldNames] = &[
     (
         COMMAND,
-        &["cmd", "input", "script", COMMANDS, "patch", "patchText"],
+        &[
+            "cmd",
+            "input",
+            "script",
+            COMMANDS,
+            "patch",
+            "patchText",
+            "patch_content",
+        ],
     ),
     (
-        "file_path",
-        &["absolute_path", "filePath", "path", "filename"],
+        FILE_PATH,
+        &[
+            ABSOLUTE_PATH,
+            "filePath",
+            "path",
+            "filename",
+            "notebook_path",
+        ],
     ),
     ("content", &["contents", "file_text", "insert_text"]),
     (OLD_STRING, &["oldString", "old_str", EDITS]),
     (
         NEW_STRING,
-        &["newString", "new_str", "insert_text", "file_text", EDITS],
+        &[
+            "newString",
+            "new_str",
+            "insert_text",
+            "file_text",
+            "new_source",
+            EDITS,
+        ],
     ),
 ];
 
+/// Names of a path in tools of LLxprt Code, for hooks that read `file_path`.
+const FILE_PATHS: FieldNames = (FILE_PATH, &[ABSOLUTE_PATH]);
+
+/// The same names for hooks that read `absolute_path`, which LLxprt Code prefers.
+const ABSOLUTE_PATHS: FieldNames = (ABSOLUTE_PATH, &[FILE_PATH]);
+
+const ABSOLUTE_PATH: &str = "absolute_path";
 const COMMAND: &str = "command";
 const COMMANDS: &str = "commands";
 const EDITS: &str = "edits";
+const FILE_PATH: &str = "file_path";
 const OLD_STRING: &str = "old_string";
 const NEW_STRING: &str = "new_string";
 
@@ -33,12 +65,12 @@ const OPERATION: [&str; 3] = ["type", "path", "diff"];
 /// Shells that run their last argument.
 const SHELLS: [&str; 3] = ["bash", "sh", "zsh"];
 
-/// Arguments as a hook sees them, with the fields that were added.
+/// Arguments as a hook sees them, with the fields that agents have under other names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ShownArguments {
     /// Arguments of the call, and the added fields.
     pub input: Map<String, Value>,
-    added: Vec<AddedField>,
+    fields: Vec<ShownField>,
     /// Verb of an editor, which hooks do not see.
     verb: Option<Value>,
     /// Two arguments that hooks read as one, with different values.
@@ -47,10 +79,12 @@ pub struct ShownArguments {
 
 /// A field that repeats others of the call.
 #[derive(Debug, Clone, PartialEq)]
-struct AddedField {
+struct ShownField {
     name: &'static str,
-    /// The repeated fields, with their values.
+    /// The repeated fields, with their values. One of them may have the same name.
     sources: Vec<(&'static str, Value)>,
+    /// True if each source has the whole value, and not a part of it.
+    is_whole: bool,
 }
 
 impl ShownArguments {
@@ -58,7 +92,7 @@ impl ShownArguments {
     pub fn unchanged(original: &Map<String, Value>) -> Self {
         Self {
             input: original.clone(),
-            added: Vec::new(),
+            fields: Vec::new(),
             verb: None,
             contradiction: None,
         }
@@ -76,21 +110,8 @@ impl ShownArguments {
     /// Adds the fields that hooks of other families use.
     pub fn new(original: &Map<String, Value>) -> Self {
         let mut shown = Self::unchanged(original);
-        for (name, others) in FIELDS {
-            let names = std::iter::once(name).chain(*others);
-            let mut given = names.filter_map(|name| {
-                let value = original.get(*name).filter(|value| !value.is_null());
-                Some((*name, value?))
-            });
-            let Some((source, value)) = given.next() else {
-                continue;
-            };
-            if let Some((other, _)) = given.find(|(_, other)| *other != value) {
-                shown.contradiction = Some((source, other));
-            }
-            if let Some(text) = shown_text(name, source, value) {
-                shown.add(name, text, vec![(source, value.clone())]);
-            }
+        for names in FIELDS {
+            shown.show_field(original, *names);
         }
         shown.show_operation(original);
         shown
@@ -107,6 +128,47 @@ impl ShownArguments {
         }
     }
 
+    /// Adds `file_path` to arguments with `absolute_path`, and changes no others.
+    pub fn with_file_path(original: &Map<String, Value>) -> Self {
+        let mut shown = Self::unchanged(original);
+        shown.show_field(original, FILE_PATHS);
+        shown
+    }
+
+    /// Adds `absolute_path` to shown arguments with `file_path`.
+    pub fn show_absolute_path(&mut self) {
+        let input = self.input.clone();
+        self.show_field(&input, ABSOLUTE_PATHS);
+    }
+
+    /// Shows an argument under the first of these names.
+    fn show_field(&mut self, original: &Map<String, Value>, (name, others): FieldNames) {
+        let names = std::iter::once(name).chain(others.iter().copied());
+        let given = names.filter_map(|name| {
+            let value = original.get(name).filter(|value| !value.is_null())?;
+            Some((name, value.clone()))
+        });
+        let sources: Vec<(&str, Value)> = given.collect();
+        let Some((source, value)) = sources.first() else {
+            return;
+        };
+        if let Some((other, _)) = sources.iter().find(|(_, other)| other != value) {
+            self.contradiction = Some((*source, *other));
+        }
+        let text = shown_text(name, source, value);
+        if text.is_none() && sources.len() == 1 {
+            return;
+        }
+        if let Some(text) = text {
+            self.input.insert(name.to_owned(), Value::String(text));
+        }
+        self.fields.push(ShownField {
+            name,
+            is_whole: *source != EDITS,
+            sources,
+        });
+    }
+
     /// Shows a patch for one file as the text of a patch.
     fn show_operation(&mut self, original: &Map<String, Value>) {
         let Some(patch) = patch_of(original) else {
@@ -121,40 +183,24 @@ impl ShownArguments {
         }
         let fields = OPERATION.into_iter();
         let sources = fields.filter_map(|name| Some((name, original.get(name)?.clone())));
-        self.add(COMMAND, patch, sources.collect());
+        self.input.insert(COMMAND.to_owned(), Value::String(patch));
+        self.fields.push(ShownField {
+            name: COMMAND,
+            sources: sources.collect(),
+            is_whole: false,
+        });
     }
 
-    fn add(&mut self, name: &'static str, text: String, sources: Vec<(&'static str, Value)>) {
-        self.input.insert(name.to_owned(), Value::String(text));
-        self.added.push(AddedField { name, sources });
-    }
-
-    /// Moves the values of added fields in a hook's `edit` back to the fields of the
+    /// Moves the values of shown fields in a hook's `edit` back to the fields of the
     /// call.
     ///
     /// # Errors
     ///
     /// The name of a changed field that has no field of its own in the call.
     pub fn restore(&self, edit: &mut Map<String, Value>) -> Result<(), &'static str> {
-        for field in &self.added {
-            let Some(value) = edit.get(field.name).cloned() else {
-                continue;
-            };
-            let is_changed = self.input.get(field.name) != Some(&value);
-            let is_source = |(source, _): &(&str, Value)| *source == field.name;
-            if is_changed || !field.sources.iter().any(is_source) {
-                edit.shift_remove(field.name);
-            }
-            if is_changed {
-                let (source, changed) = field.changed(value).ok_or(field.name)?;
-                edit.insert(source.to_owned(), changed);
-                continue;
-            }
-            for (source, original) in &field.sources {
-                if *source == field.name || !edit.contains_key(*source) {
-                    edit.insert((*source).to_owned(), original.clone());
-                }
-            }
+        // A field may repeat one that is shown before it.
+        for field in self.fields.iter().rev() {
+            field.restore(&self.input, edit)?;
         }
         let Some(verb) = &self.verb else {
             return Ok(());
@@ -166,20 +212,59 @@ impl ShownArguments {
     }
 }
 
-impl AddedField {
-    /// Returns the field of the call that a change belongs to, with its new value. `None` if the
-    /// text comes from several places.
-    fn changed(&self, value: Value) -> Option<(&'static str, Value)> {
-        let [(source, original)] = self.sources.as_slice() else {
-            return None;
+impl ShownField {
+    /// Moves an edit of the field back to all of its sources.
+    fn restore(
+        &self,
+        shown: &Map<String, Value>,
+        edit: &mut Map<String, Value>,
+    ) -> Result<(), &'static str> {
+        if let Some(sources) = self.edited_sources(shown, edit)? {
+            edit.shift_remove(self.name);
+            edit.extend(sources);
+        }
+        Ok(())
+    }
+
+    /// Returns the sources with their values after an edit; `None` if it leaves the field out.
+    fn edited_sources(
+        &self,
+        shown: &Map<String, Value>,
+        edit: &Map<String, Value>,
+    ) -> Result<Option<Map<String, Value>>, &'static str> {
+        let changed = |name: &str| {
+            edit.get(name)
+                .filter(|value| shown.get(name) != Some(*value))
         };
-        let changed = match (*source, original) {
-            (EDITS, _) => return None,
-            (COMMANDS, Value::Array(_)) => Value::Array(vec![value]),
-            (_, Value::Array(words)) => changed_list(words, value),
-            _ => value,
-        };
-        Some((source, changed))
+        let sources = self.sources.iter();
+        if let Some(value) = changed(self.name) {
+            if !self.is_whole {
+                return Err(self.name);
+            }
+            let sources = sources.map(|(source, original)| {
+                let value = in_form_of(source, original, value.clone());
+                ((*source).to_owned(), value)
+            });
+            return Ok(Some(sources.collect()));
+        }
+        let mut whole = sources.clone().filter(|_| self.is_whole);
+        if let Some(value) = whole.find_map(|(source, _)| changed(source)) {
+            let sources = sources.map(|(source, _)| ((*source).to_owned(), value.clone()));
+            return Ok(Some(sources.collect()));
+        }
+        let is_missing = |source: &str| source == self.name || !edit.contains_key(source);
+        let missing = sources.filter(|(source, _)| is_missing(source));
+        let missing = missing.map(|(source, value)| ((*source).to_owned(), value.clone()));
+        Ok(edit.contains_key(self.name).then(|| missing.collect()))
+    }
+}
+
+/// Returns a changed value in the form of the field that it replaces.
+fn in_form_of(source: &str, original: &Value, value: Value) -> Value {
+    match original {
+        Value::Array(_) if source == COMMANDS => Value::Array(vec![value]),
+        Value::Array(words) => changed_list(words, value),
+        _ => value,
     }
 }
 

@@ -13,6 +13,8 @@ use crate::event::mcp_tool;
 pub enum ToolFamily {
     /// gemini-cli and its forks.
     Gemini,
+    /// LLxprt Code, a fork of gemini-cli that has two names for the path of a file.
+    Llxprt,
     /// Claude Code by Anthropic.
     Claude,
     /// Codex, as its hooks name tools.
@@ -33,6 +35,9 @@ pub struct ToolKind {
     /// Names on the wire in Codex, opencode, and the tools of model APIs.
     others: &'static [&'static str],
 }
+
+/// Names in matchers of Codex for tools that have other names in it.
+const CODEX_MATCHER_ALIASES: [&str; 3] = ["Agent", "Edit", "Write"];
 
 /// Kind of tools with several operations, of which the argument `command` names one.
 const EDITOR: &str = "editor";
@@ -82,21 +87,21 @@ const TOOLS: &[ToolKind] = &[
     },
     ToolKind {
         name: "insert lines",
-        gemini: &["insert_at_line"],
+        gemini: &["insert_at_line", "replace"],
         claude: &["Edit"],
         codex: &["Edit", "apply_patch"],
         others: &[],
     },
     ToolKind {
         name: "delete lines",
-        gemini: &["delete_line_range"],
+        gemini: &["delete_line_range", "replace"],
         claude: &["Edit"],
         codex: &["Edit", "apply_patch"],
         others: &[],
     },
     ToolKind {
         name: "edit syntax",
-        gemini: &["ast_edit"],
+        gemini: &["ast_edit", "replace"],
         claude: &["Edit"],
         codex: &["Edit", "apply_patch"],
         others: &[],
@@ -131,14 +136,14 @@ const TOOLS: &[ToolKind] = &[
     },
     ToolKind {
         name: "read lines",
-        gemini: &["read_line_range"],
+        gemini: &["read_line_range", "read_file"],
         claude: &["Read"],
         codex: &["read_file"],
         others: &[],
     },
     ToolKind {
         name: "read syntax",
-        gemini: &["ast_read_file"],
+        gemini: &["ast_read_file", "read_file"],
         claude: &["Read"],
         codex: &["read_file"],
         others: &[],
@@ -166,31 +171,31 @@ const TOOLS: &[ToolKind] = &[
     },
     ToolKind {
         name: "fetch",
-        gemini: &["web_fetch"],
+        gemini: &["web_fetch", "direct_web_fetch"],
         claude: &["WebFetch"],
         codex: &["web_fetch"],
         others: &["webfetch"],
     },
     ToolKind {
         name: "search",
-        gemini: &["google_web_search"],
+        gemini: &["google_web_search", "exa_web_search"],
         claude: &["WebSearch"],
         codex: &["web_search"],
         others: &["websearch"],
     },
     ToolKind {
         name: "agent",
-        gemini: &["task"],
+        gemini: &["task", "invoke_agent"],
         claude: &["Agent", "Task"],
         codex: &["spawn_agent", "Agent"],
         others: &[],
     },
     ToolKind {
         name: "todo",
-        gemini: &["write_todos"],
+        gemini: &["write_todos", "todo_write"],
         claude: &["TodoWrite"],
         codex: &["update_plan"],
-        others: &["todo_write", "todowrite"],
+        others: &["todowrite"],
     },
 ];
 
@@ -198,7 +203,7 @@ impl ToolKind {
     /// Returns the names that hooks of a family may have for this kind.
     pub const fn names(&self, family: ToolFamily) -> &'static [&'static str] {
         match family {
-            ToolFamily::Gemini => self.gemini,
+            ToolFamily::Gemini | ToolFamily::Llxprt => self.gemini,
             ToolFamily::Claude => self.claude,
             ToolFamily::Codex => self.codex,
         }
@@ -240,6 +245,8 @@ pub struct ToolAliases {
     pub names: Vec<String>,
     /// Names of its arguments.
     pub arguments: ArgumentNames,
+    /// True if the family itself has a tool of the name on the wire.
+    pub is_own: bool,
 }
 
 /// Names that agents have for the arguments of a tool.
@@ -294,7 +301,9 @@ impl ToolNames {
             None if meant != wire => vec![meant.to_owned()],
             None => mcp_name(family, meant).into_iter().collect(),
         };
+        let is_alias = family == ToolFamily::Codex && CODEX_MATCHER_ALIASES.contains(&wire);
         ToolAliases {
+            is_own: !is_alias && aliases.iter().any(|alias| alias == wire),
             names: aliases,
             arguments: match known {
                 Some(kind) if kind.name == EDITOR => ArgumentNames::Editor,
@@ -305,18 +314,11 @@ impl ToolNames {
     }
 }
 
-impl ToolAliases {
-    /// Returns whether the family itself has a tool named `wire`.
-    pub fn has(&self, wire: &str) -> bool {
-        self.names.iter().any(|name| name == wire)
-    }
-}
-
 /// Returns a family's name of an MCP tool.
 fn mcp_name(family: ToolFamily, name: &str) -> Option<String> {
     let (server, tool) = mcp_tool(name)?;
     Some(match family {
-        ToolFamily::Gemini => format!("mcp_{server}_{tool}"),
+        ToolFamily::Gemini | ToolFamily::Llxprt => format!("mcp_{server}_{tool}"),
         ToolFamily::Claude | ToolFamily::Codex => format!("mcp__{server}__{tool}"),
     })
 }
@@ -344,8 +346,11 @@ mod tests {
         check(ToolFamily::Claude, "read_file", &["Read"]);
         check(ToolFamily::Claude, "replace", &["Edit", "MultiEdit"]);
         check(ToolFamily::Claude, "deploy", &[]);
-        let shell = ToolNames::default().of(ToolFamily::Claude, "Bash");
-        assert!(shell.has("Bash") && !shell.has("bash"));
+        let is_own = |family, wire| ToolNames::default().of(family, wire).is_own;
+        assert!(is_own(ToolFamily::Claude, "Bash"));
+        assert!(!is_own(ToolFamily::Claude, "bash"));
+        assert!(is_own(ToolFamily::Codex, "apply_patch"));
+        assert!(!is_own(ToolFamily::Codex, "Write"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Hooks of Claude Code and Codex in a gateway: settings files, tools of other agents, results,
 //! and issues that users of these agents reported.
 
+mod argument_names;
 mod arguments;
 mod reported_issues;
 mod results;

@@ -261,6 +261,50 @@ async fn a_result_is_hidden_also_if_the_loop_ends() {
     }
 }
 
+/// Event of a tool that has run, with its result.
+fn ran(tool: &str, result: &Value) -> Value {
+    json!({ "session_id": "laptop-2", "hook_event_name": "PostToolUse", "tool_name": tool,
+        "tool_input": {}, "tool_response": result })
+}
+
+#[tokio::test]
+async fn all_that_a_model_may_read_of_a_result_is_shown_and_masked() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: redact, detect: [email] }]\n";
+    let hook = hook::command("seen", "cat > seen.json");
+    let config = format!("{config}{}", hook::config(&[("AfterTool", hook)]));
+    let gate = TestGateway::start(&upstream, &config).await;
+    let blocks = |text: &str| json!([{ "type": "text", "text": text }]);
+    for (result, codex, claude) in [
+        (
+            json!({ "content": blocks("ok"), "structuredContent": { "to": "ann@example.com" } }),
+            "ok\n{\"to\":\"[REDACTED:email]\"}",
+            json!({ "content": blocks("ok\n{\"to\":\"[REDACTED:email]\"}") }),
+        ),
+        (
+            json!({ "content": "ok", "note": "ann@example.com" }),
+            "{\"content\":\"ok\",\"note\":\"[REDACTED:email]\"}",
+            json!({ "content": "ok", "note": "[REDACTED:email]" }),
+        ),
+        (
+            json!({ "own": ["ann@example.com"] }),
+            "{\"own\":[\"[REDACTED:email]\"]}",
+            json!({ "own": ["[REDACTED:email]"] }),
+        ),
+    ] {
+        let event = ran("mcp__mail__read", &result);
+
+        let output_of_codex = output(&gate, "codex", &event).await;
+        let output_of_claude = output(&gate, "claude", &event).await;
+
+        assert_eq!(output_of_codex["reason"], codex);
+        let updated = &output_of_claude["hookSpecificOutput"]["updatedToolOutput"];
+        assert_eq!(updated, &claude);
+        let shown = gate.json("seen.json")["tool_response"]["llmContent"].clone();
+        assert_eq!(shown, codex);
+    }
+}
+
 #[tokio::test]
 async fn the_user_is_asked_about_the_edited_arguments() {
     let upstream = Upstream::mock().await;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::Write, time::Duration};
 
 use flate2::{Compression, write::GzEncoder};
 use hookgate::recording::RecordedExchange;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     changes::base,
@@ -144,6 +144,31 @@ async fn a_replay_with_recorded_hook_outputs_changes_nothing() {
         count,
     );
     assert_unchanged(&recorded.report("base.yaml", &[]), count);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replay_adds_the_recorded_feedback_of_hooks_of_claude_code() {
+    for command in [
+        "echo 'run the tests' >&2; exit 2",
+        r#"echo '{"decision":"block","reason":"run the tests","hookSpecificOutput":{"additionalContext":"one file"}}'"#,
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("settings.json");
+        let command = format!("cat > /dev/null; {command}");
+        let hook = json!({ "type": "command", "name": "linter", "command": command });
+        let settings = json!({ "hooks": { "PostToolUse": [{ "hooks": [hook] }] } });
+        std::fs::write(&path, settings.to_string()).unwrap();
+        let file = json!({ "path": path, "protocol": "claude" });
+        let config = format!("{}hook_files: [{file}]\n", base());
+        let calls = sessions();
+        let count = calls.len();
+
+        let recorded = RecordedCalls::record(&config, calls).await;
+
+        let exchanges = serde_json::to_string(&recorded.exchanges()).unwrap();
+        assert!(exchanges.contains("run the tests"), "{command}");
+        assert_unchanged(&recorded.report("base.yaml", &[]), count);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
