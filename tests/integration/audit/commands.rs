@@ -170,3 +170,30 @@ fn verification_of_a_missing_file_fails() {
     assert_eq!(code, 1);
     assert!(stderr.contains("`none.jsonl`"), "{stderr}");
 }
+
+#[tokio::test]
+async fn calls_that_hookgate_refused_are_denied_in_a_siem() {
+    let upstream = Upstream::mock().await;
+    let config = "audit: { path: audit.jsonl }\npolicies: [{ policy: model_allow, models: [m] }]\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let path = "/v1beta/models/m:generateContent";
+    let agent = gateway.agent();
+    let refused = agent.post(path, r#"{"contents":[],"contents":[]}"#).await;
+    assert_eq!(refused.status, 400);
+    let folder = gateway.stop_and_keep_files().await;
+    let outcome = |format: &str| {
+        let export = ["audit", "export", "audit.jsonl", "--format", format];
+        let (_, out, _) = run(&export, folder.path());
+        let mut documents = out.lines().map(|line| serde_json::from_str(line).unwrap());
+        let is_call = |document: &Value| {
+            document["class_uid"] == 6003 || document["event"]["action"] == "outcome"
+        };
+        documents.find(is_call).unwrap()
+    };
+
+    let (ocsf, ecs) = (outcome("ocsf"), outcome("ecs"));
+
+    let ids = ["action_id", "disposition_id", "severity_id"].map(|name| &ocsf[name]);
+    assert_eq!(ids, [2, 25, 2], "{ocsf:#}");
+    assert_eq!(ecs["event"]["type"], json!(["access", "denied"]), "{ecs:#}");
+}
