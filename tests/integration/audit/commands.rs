@@ -5,7 +5,7 @@ use std::{fs, process::Command};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{TestGateway, Upstream, hook, prompt, run};
+use crate::harness::{TestGateway, Upstream, hook, prompt, run, run_without_reader};
 
 /// Returns a folder with the decision log of a denied and of an allowed call.
 async fn folder() -> TempDir {
@@ -169,6 +169,26 @@ fn verification_of_a_missing_file_fails() {
 
     assert_eq!(code, 1);
     assert!(stderr.contains("`none.jsonl`"), "{stderr}");
+}
+
+#[test]
+fn commands_end_when_the_reader_of_their_output_has_gone() {
+    let folder = TempDir::new().unwrap();
+    let log = "{\"seq\":1,\"kind\":\"outcome\"}\ndamaged\n";
+    fs::write(folder.path().join("audit.jsonl"), log).unwrap();
+    for arguments in [
+        &["show", "audit.jsonl"][..],
+        &["export", "audit.jsonl"],
+        &["export", "audit.jsonl", "--format", "csv"],
+        &["export", "audit.jsonl", "--format", "ocsf"],
+        &["export", "audit.jsonl", "--format", "ecs"],
+    ] {
+        let arguments = [&["audit"], arguments].concat();
+
+        let ended = run_without_reader(&arguments, folder.path());
+
+        assert_eq!(ended, (0, String::new()), "{arguments:?}");
+    }
 }
 
 #[tokio::test]
