@@ -191,6 +191,47 @@ fn commands_end_when_the_reader_of_their_output_has_gone() {
     }
 }
 
+#[test]
+fn show_and_csv_have_the_subject_of_administrative_lines() {
+    let folder = TempDir::new().unwrap();
+    let lines = [
+        json!({ "kind": "promoted", "action": "promote", "from": "old", "to": "new", "by": "olga" }),
+        json!({ "kind": "rollout", "action": "abort", "from": "old", "to": "new", "percent": 5,
+            "measure": "denied" }),
+        json!({ "kind": "shadow", "action": "end", "from": "old", "to": "new", "reason": "until" }),
+        json!({ "kind": "viewed", "by": "ivan", "request": "r", "because": "case 7" }),
+        json!({ "kind": "event", "reason": { "sha256": "S" } }),
+    ];
+    let lines = lines.map(|line| format!("{line}\n"));
+    fs::write(folder.path().join("audit.jsonl"), lines.concat()).unwrap();
+
+    let (_, shown, _) = run(&["audit", "show", "audit.jsonl"], folder.path());
+    let export = ["audit", "export", "audit.jsonl", "--format", "csv"];
+    let (_, table, _) = run(&export, folder.path());
+
+    let shown: Vec<&str> = shown.lines().collect();
+    for (line, part) in shown.iter().zip([
+        "promoted promote from=old to=new by=olga",
+        "rollout abort from=old to=new percent=5 measure=denied",
+        "shadow end from=old to=new reason=until",
+        "viewed by=ivan because=case 7 request=r",
+        "event",
+    ]) {
+        assert!(line.ends_with(part), "{line}");
+    }
+    let rows: Vec<&str> = table.lines().collect();
+    for (row, end) in rows.iter().zip([
+        ",from,to,by,percent,measure,because,reason",
+        ",old,new,olga,,,,",
+        ",old,new,,5,denied,,",
+        ",old,new,,,,,until",
+        ",,,ivan,,,case 7,",
+        ",,,,,,,",
+    ]) {
+        assert!(row.ends_with(end), "{row}");
+    }
+}
+
 #[tokio::test]
 async fn calls_that_hookgate_refused_are_denied_in_a_siem() {
     let upstream = Upstream::mock().await;
