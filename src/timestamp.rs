@@ -20,6 +20,20 @@ pub fn utc_timestamp() -> String {
     rfc3339(Timestamp::now())
 }
 
+/// Parses a time, or a duration before now such as `30m`, which begins in 1970 at the earliest.
+pub fn parse_since(text: &str) -> Option<Timestamp> {
+    if let Ok(time) = text.parse() {
+        return Some(time);
+    }
+    let units = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
+    let seconds = units.iter().find_map(|(unit, seconds)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        Some(number.saturating_mul(*seconds))
+    })?;
+    let since = Timestamp::now().checked_sub(Duration::from_secs(seconds));
+    Some(since.unwrap_or_default().max(Timestamp::UNIX_EPOCH))
+}
+
 /// Returns the milliseconds since the Unix epoch, 0 before it.
 pub fn milliseconds(time: SystemTime) -> u64 {
     whole_milliseconds(time.duration_since(UNIX_EPOCH).unwrap_or_default())

@@ -126,13 +126,7 @@ impl Drop for OpenLog {
 
 impl LogObserver for LogFileObserver {
     fn line(&self, notice: &LogNotice) -> Vec<u8> {
-        let record = match notice.clone() {
-            LogNotice::Repaired { bytes, file } => AuditRecord::Repaired { bytes, file },
-            LogNotice::Recreated => AuditRecord::Recreated,
-            LogNotice::Dropped { lines } => AuditRecord::Dropped { lines },
-            LogNotice::Stop => AuditRecord::Stop,
-        };
-        record.to_line("")
+        AuditRecord::Log(notice.clone()).to_line("")
     }
 
     fn record(&self, event: LogEvent<'_>) {

@@ -5,6 +5,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
+use chained_log::LogNotice;
 use memchr::memchr;
 use serde::Serialize;
 
@@ -47,26 +48,10 @@ pub enum AuditRecord {
         /// True if content is stored.
         content: bool,
     },
-    /// Writing ended in an orderly way.
-    Stop,
     /// The config was reloaded.
     Reload {
         /// Result of the reload: `applied` if the new config is in force, else `rejected`.
         outcome: ReloadOutcome,
-    },
-    /// The file ended with an incomplete line, which was moved to another file.
-    Repaired {
-        /// Number of bytes that were moved.
-        bytes: u64,
-        /// Name of the file to which they were moved.
-        file: String,
-    },
-    /// The file had been removed and was created anew.
-    Recreated,
-    /// Records are missing here, because the queue was full.
-    Dropped {
-        /// Number of missing records.
-        lines: u64,
     },
     /// A model call is about to go upstream, or was decided without.
     Request(Box<RequestRecord>),
@@ -89,6 +74,9 @@ pub enum AuditRecord {
         /// Number of suppressed requests.
         requests: u64,
     },
+    /// The log has something to report about itself.
+    #[serde(untagged)]
+    Log(LogNotice),
 }
 
 /// The caller of a request.
@@ -336,17 +324,14 @@ impl AuditRecord {
             Self::Event(event) => event.trace,
             Self::Outcome(outcome) => outcome.call.trace,
             Self::Start { .. }
-            | Self::Stop
             | Self::Reload { .. }
-            | Self::Repaired { .. }
-            | Self::Recreated
-            | Self::Dropped { .. }
             | Self::Rejected(_)
             | Self::Viewed(_)
             | Self::Promoted(_)
             | Self::Rollout(_)
             | Self::Shadow(_)
-            | Self::Suppressed { .. } => Trace::default(),
+            | Self::Suppressed { .. }
+            | Self::Log(_) => Trace::default(),
         }
     }
 }
@@ -404,7 +389,7 @@ mod tests {
 
     #[test]
     fn a_line_has_its_time_its_config_and_its_kind() {
-        let fields = AuditRecord::Dropped { lines: 3 }.to_line("0badcafe");
+        let fields = AuditRecord::Log(LogNotice::Dropped { lines: 3 }).to_line("0badcafe");
 
         let line = format!("{{{}}}", String::from_utf8(fields).unwrap());
         let line: serde_json::Value = serde_json::from_str(&line).unwrap();
@@ -413,6 +398,28 @@ mod tests {
         assert_eq!(line["config"], "0badcafe");
         let time = line["time"].as_str().unwrap();
         assert!(time.parse::<jiff::Timestamp>().is_ok() && time.len() == 24);
+    }
+
+    #[test]
+    fn each_notice_of_a_log_has_its_kind_and_its_facts() {
+        let (bytes, file) = (3, "f".to_owned());
+        for (notice, facts) in [
+            (
+                LogNotice::Repaired { bytes, file },
+                "\"kind\":\"repaired\",\"bytes\":3,\"file\":\"f\"",
+            ),
+            (LogNotice::Recreated, "\"kind\":\"recreated\""),
+            (
+                LogNotice::Dropped { lines: 3 },
+                "\"kind\":\"dropped\",\"lines\":3",
+            ),
+            (LogNotice::Stop, "\"kind\":\"stop\""),
+        ] {
+            let line = String::from_utf8(AuditRecord::Log(notice).to_line("")).unwrap();
+            let (time, rest) = line.split_once(',').unwrap();
+            assert!(time.starts_with("\"time\":\""), "{line}");
+            assert_eq!(rest, facts);
+        }
     }
 
     /// `jq -c` writes these as they are expected here, and its version 1.6 no larger number.

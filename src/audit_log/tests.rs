@@ -8,7 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chained_log::{ChainHead, LogLine, OpenError, ReadError, Verification, lines, verify};
+use chained_log::{
+    ChainHead, LogLine, LogNotice, OpenError, ReadError, Verification, lines, verify,
+};
 use proptest::prelude::*;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -56,7 +58,7 @@ impl TestLog {
         let audit = self.open().unwrap();
         audit.start(&tasks);
         for number in 0..lines {
-            audit.append(&AuditRecord::Dropped { lines: number });
+            audit.append(&AuditRecord::Log(LogNotice::Dropped { lines: number }));
             if number % 3 == 0 {
                 audit.commit(audit.checkpoint()).await.unwrap();
             }
@@ -124,7 +126,7 @@ async fn committed_records_are_in_the_file() {
     audit.start(&tasks);
 
     for number in 0..20 {
-        audit.append(&AuditRecord::Dropped { lines: number });
+        audit.append(&AuditRecord::Log(LogNotice::Dropped { lines: number }));
         audit.commit(audit.checkpoint()).await.unwrap();
 
         let last = log.text().lines().last().map(str::to_owned).unwrap();

@@ -19,7 +19,10 @@ use self::{
     table::{csv_header, csv_row, text_line},
     verify::{verify_files, verify_stdin},
 };
-use super::{failure::Failure, output::print};
+use super::{
+    failure::Failure,
+    output::{print, print_record},
+};
 
 pub(super) const EXAMPLES: &str = "Examples:
   hookgate audit verify /var/lib/hookgate/decisions.jsonl
@@ -140,8 +143,8 @@ fn print_records(
 ) -> Result<(), Failure> {
     for line in lines(path, filter)? {
         let line = line?;
-        if filter.includes(&line) {
-            print(&print_as(&line))?;
+        if filter.includes(&line) && print_record(&print_as(&line))?.is_break() {
+            break;
         }
     }
     Ok(())
@@ -153,8 +156,10 @@ fn export_ocsf(path: &Path, filter: &RecordFilter) -> Result<(), Failure> {
     for line in lines(path, filter)? {
         let line = line?;
         let event = export.convert(&line);
-        if let Some(event) = event.filter(|_| filter.includes(&line)) {
-            print(&event.to_string())?;
+        if let Some(event) = event.filter(|_| filter.includes(&line))
+            && print_record(&event.to_string())?.is_break()
+        {
+            break;
         }
     }
     Ok(())
@@ -165,7 +170,9 @@ fn export_json(path: &Path, filter: &RecordFilter) -> Result<(), Failure> {
     for line in lines(path, filter)? {
         let line = line?;
         if filter.includes(&line) {
-            print(&format!("{lead}{line}"))?;
+            if print_record(&format!("{lead}{line}"))?.is_break() {
+                break;
+            }
             lead = ",";
         }
     }

@@ -3,16 +3,22 @@
 use std::{
     borrow::Cow,
     io::{self, Write},
+    ops::ControlFlow::{self, Break, Continue},
 };
 
 use crate::invisible_char::escape_invisible;
 
 /// Prints text and a line feed to stdout. A closed pipe is not an error.
 pub(super) fn print(text: &str) -> io::Result<()> {
+    print_record(text).map(|_flow| ())
+}
+
+/// Prints one of many records, as [`print`] does. Breaks if the pipe is closed.
+pub(super) fn print_record(text: &str) -> io::Result<ControlFlow<()>> {
     let mut out = io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Break(())),
+        result => result.map(Continue),
     }
 }
 

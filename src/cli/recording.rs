@@ -2,13 +2,16 @@
 
 mod har;
 
-use std::path::PathBuf;
+use std::{
+    ops::ControlFlow::{self, Continue},
+    path::PathBuf,
+};
 
 use clap::{Args, Subcommand};
 
 use super::{
     failure::Failure,
-    output::{count, print, print_error},
+    output::{count, print, print_error, print_record},
 };
 use crate::recording::{self, ReadError, RecordedEvent, RecordedExchange};
 
@@ -81,12 +84,12 @@ impl RecordingArgs {
                 session,
             } => source.for_each(|exchange| {
                 if is_of_session(exchange, session.as_deref()) {
-                    print(&summary(exchange))?;
+                    return Ok(print_record(&summary(exchange))?);
                 }
-                Ok(())
+                Ok(Continue(()))
             }),
             RecordingCommand::Export { source, har: false } => {
-                source.for_each(|exchange| Ok(print(&json(exchange)?)?))
+                source.for_each(|exchange| Ok(print_record(&json(exchange)?)?))
             }
             RecordingCommand::Export { source, har: true } => har::export(&source),
             RecordingCommand::Verify { source } => verify(&source),
@@ -95,7 +98,7 @@ impl RecordingArgs {
 }
 
 impl Source {
-    /// Calls `visit` with each exchange.
+    /// Calls `visit` with each exchange, until it breaks.
     ///
     /// # Errors
     ///
@@ -103,12 +106,13 @@ impl Source {
     /// the rest is read.
     fn for_each(
         &self,
-        mut visit: impl FnMut(&RecordedExchange) -> Result<(), Failure>,
+        mut visit: impl FnMut(&RecordedExchange) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<(), Failure> {
         let mut damaged = 0;
         for read in recording::read(&self.path, self.identity.as_deref())? {
             match read {
-                Ok(exchange) => visit(&exchange)?,
+                Ok(exchange) if visit(&exchange)?.is_break() => break,
+                Ok(_) => (),
                 Err(damage) => {
                     damaged += 1;
                     print_error(&damage.to_string());
@@ -133,9 +137,9 @@ fn show_one(source: &Source, id: &str, session: Option<&str>) -> Result<(), Fail
     let read = source.for_each(|exchange| {
         if exchange.id == id && is_of_session(exchange, session) {
             is_found = true;
-            print(&json(exchange)?)?;
+            return Ok(print_record(&json(exchange)?)?);
         }
-        Ok(())
+        Ok(Continue(()))
     });
     if !is_found {
         let path = source.path.display();
@@ -152,7 +156,7 @@ fn verify(source: &Source) -> Result<(), Failure> {
     let mut exchanges = 0;
     let verified = source.for_each(|_| {
         exchanges += 1;
-        Ok(())
+        Ok(Continue(()))
     });
     let segments = count(segments, "segment", "segments");
     let exchanges = count(exchanges, "exchange", "exchanges");

@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::Args;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::{runtime::Builder, time::interval};
 
 use super::{
@@ -23,6 +23,7 @@ use crate::{
         FailCondition, FailOn, Progress, RecordingSource, ReplayConfigs, ReplayReport,
         ReplayedHooks, ReportFormat, render, replay, replay_names,
     },
+    timestamp,
     trial::load_config,
 };
 
@@ -177,17 +178,6 @@ pub(super) fn parse_condition(text: &str) -> Result<FailCondition, String> {
 
 /// Reads a time, or a duration before now.
 pub(super) fn parse_since(text: &str) -> Result<Timestamp, String> {
-    let wrong = || "expected such as `7d`, `12h`, `30m` or 2026-11-22T08:30:00Z".to_owned();
-    if let Ok(time) = text.parse() {
-        return Ok(time);
-    }
-    let units = [("d", 86_400), ("h", 3600), ("m", 60)];
-    let mut amounts = units
-        .into_iter()
-        .filter_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
-    let (number, seconds) = amounts.next().ok_or_else(wrong)?;
-    let number: i64 = number.parse().map_err(|_| wrong())?;
-    let seconds = number.checked_mul(seconds).filter(|seconds| *seconds >= 0);
-    let ago = SignedDuration::from_secs(seconds.ok_or_else(wrong)?);
-    Timestamp::now().checked_sub(ago).map_err(|_| wrong())
+    timestamp::parse_since(text)
+        .ok_or_else(|| "expected such as `7d`, `12h`, `30m` or 2026-11-22T08:30:00Z".to_owned())
 }

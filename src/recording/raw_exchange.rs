@@ -77,6 +77,8 @@ struct WireBody {
     bytes: Vec<u8>,
     ends: Vec<usize>,
     times: Vec<u64>,
+    /// Number of bytes as received, if the decoded body is too large, and is cut here.
+    omitted: Option<u64>,
 }
 
 impl fmt::Debug for CollectedExchange {
@@ -226,6 +228,7 @@ impl WireBody {
             bytes: bytes.to_vec(),
             ends: vec![bytes.len()],
             times: vec![0],
+            omitted: None,
         }
     }
 
@@ -234,10 +237,12 @@ impl WireBody {
         let bytes = Self::concat(pieces);
         let times: Vec<u64> = pieces.iter().map(|piece| piece.ms).collect();
         if let Some(decoded) = decoded(&bytes) {
+            let is_too_large = decoded.len() > MAX_DECODED_BYTES;
             return Self {
                 ends: vec![decoded.len()],
                 bytes: decoded,
                 times: times.last().copied().into_iter().collect(),
+                omitted: is_too_large.then_some(bytes.len() as u64),
             };
         }
         let ends = pieces.iter().scan(0, |end, piece| {
@@ -248,6 +253,7 @@ impl WireBody {
             ends: ends.collect(),
             bytes,
             times,
+            omitted: None,
         }
     }
 
@@ -295,8 +301,12 @@ impl WireBody {
     ///
     /// # Errors
     ///
-    /// The number of bytes of a body that cannot be masked: it is no text, or has too many strings.
+    /// The number of bytes of a body that is too large, or cannot be masked: it is no text, or has
+    /// too many strings.
     fn masked(mut self, redactor: &mut Option<Redactor<'_>>) -> Result<Self, u64> {
+        if let Some(length) = self.omitted {
+            return Err(length);
+        }
         let Some(redactor) = redactor else {
             return Ok(self);
         };
@@ -335,10 +345,11 @@ fn masked_event(
     event
 }
 
-/// Decodes a body that begins like a gzip or zstd stream; `None` if it is none.
+/// Decodes a body that begins like a gzip or zstd stream, to at most one byte beyond
+/// [`MAX_DECODED_BYTES`]; `None` if it is none.
 fn decoded(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
-    let limit = MAX_DECODED_BYTES as u64;
+    let limit = MAX_DECODED_BYTES as u64 + 1;
     let read = match bytes {
         [0x1f, 0x8b, ..] => flate2::read::MultiGzDecoder::new(bytes)
             .take(limit)

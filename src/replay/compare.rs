@@ -78,7 +78,10 @@ impl Comparer<'_> {
     /// be compared.
     fn run(&mut self) -> ControlFlow<()> {
         let (before, after) = (self.before.exchange, self.after.exchange);
-        if !is_rejected(before) && !is_rejected(after) {
+        if !is_rejected(before) && is_rejected(after) {
+            // Also if the agent disconnected, or the model API failed.
+            self.result.changes.extend(self.error_change());
+        } else if !is_rejected(before) {
             let rounds = before.rounds.len().max(after.rounds.len());
             for round in 0..=u32::try_from(rounds).unwrap_or(u32::MAX) {
                 self.events(round, &REQUEST)?;
@@ -325,7 +328,7 @@ fn is_rejected(exchange: &RecordedExchange) -> bool {
 }
 
 /// Returns whether the agent disconnected before the end.
-fn is_left(exchange: &RecordedExchange) -> bool {
+pub(super) fn is_left(exchange: &RecordedExchange) -> bool {
     let end = exchange.outcome.end.as_str();
     matches!(end, "client_disconnected" | "aborted")
 }

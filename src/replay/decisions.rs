@@ -120,7 +120,8 @@ fn add<'a>(
     }
 }
 
-fn strictness(verdict: &str) -> usize {
+/// Returns the place of a verdict in the order of strictness.
+pub(super) fn strictness(verdict: &str) -> usize {
     let order = ["", "proceed", "ask", "respond", "deny", "stop"];
     let place = order.iter().position(|known| *known == verdict);
     place.unwrap_or_default()

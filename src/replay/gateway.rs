@@ -15,6 +15,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::{
+    compare::is_left,
     comparison::UnknownReason,
     redaction::fix_hash_keys,
     replay_sink::{ReplaySink, ReplayedCall},
@@ -220,12 +221,12 @@ impl ReplayGateway {
     }
 }
 
-/// Returns whether a call was refused before its body was read, and `replayed` lacks the body.
+/// Returns whether the body of a call is empty or cut, and `replayed` lacks the rest.
 fn lacks_body(recorded: &RecordedExchange, replayed: &RecordedExchange) -> bool {
     let [before, after] = [recorded, replayed].map(|call| call.outcome.error.as_deref());
     let is_empty = || whole_body(recorded).is_some_and(|body| body.is_empty());
     let bad_json = Some(ErrorReason::BadJson.as_str());
-    before.is_some() && before != after && after == bad_json && is_empty()
+    before != after && after == bad_json && (is_left(recorded) || before.is_some() && is_empty())
 }
 
 /// Returns the body of a request; `None` if it is not recorded, or was not read completely.

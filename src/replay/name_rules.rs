@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::BTreeSet};
 
 use super::report::EvaluatedRule;
-use crate::config::{Config, HookMode};
+use crate::config::{Config, HookMode, PolicySpec};
 
 /// Reason why lists of models are not evaluated.
 const BEHIND_SWAP: &str = "a `model_swap` before it is not evaluated";
@@ -31,8 +31,11 @@ pub(super) fn names_only(mut config: Config) -> (Config, Vec<EvaluatedRule>) {
             not_judged: reason.map(Cow::Borrowed),
         });
     };
+    let is_swap = |spec: &PolicySpec| spec.policy == "model_swap" && spec.mode == HookMode::Enforce;
+    let mut is_swapped_by_hook = false;
     for spec in config.enabled_hooks() {
         add(spec.label(), Some("hooks need the content of events"));
+        is_swapped_by_hook |= spec.as_policy().is_some_and(|policy| is_swap(&policy));
     }
     config.hooks.clear();
     let mut is_model_known = true;
@@ -55,11 +58,12 @@ pub(super) fn names_only(mut config: Config) -> (Config, Vec<EvaluatedRule>) {
             "tool_guard" => Some("its `rules` need arguments"),
             _ => Some("it needs the content of calls"),
         };
-        let is_swap = spec.policy == "model_swap" && spec.mode == HookMode::Enforce;
-        is_model_known &= !is_swap || reason.is_none();
+        is_model_known &= !is_swap(spec) || reason.is_none();
         add(spec.label(), reason);
         reason.is_none()
     });
+    // Policies of hooks run between those of the config and those of callers.
+    is_model_known &= !is_swapped_by_hook;
     config.caller_policies.retain(|spec| {
         let is_evaluated = is_model_known || spec.policy != "model_allow";
         add(spec.label(), (!is_evaluated).then_some(BEHIND_SWAP));

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, mem, sync::Arc};
 
+use super::decisions::strictness;
 use crate::{
     event::{EventName, HookRun},
     mutex::Mutex,
@@ -107,8 +108,8 @@ impl ReplayedCall {
             .get_or_insert_with(|| event(EventName::AfterModel, round))
     }
 
-    /// Adds a run on a response or chunk. Of several runs of a rule, the first with an output
-    /// counts, and all refused calls.
+    /// Adds a run on a response or chunk. Of several runs of a rule, the strictest counts, and all
+    /// refused calls.
     fn add_answer_run(&mut self, run: &HookRun) {
         let mut run = self.run(run);
         let runs = &mut self.answer_event().hooks;
@@ -116,11 +117,12 @@ impl ReplayedCall {
             runs.push(run);
             return;
         };
+        let rank = |run: &RecordedRun| (strictness(&run.action), !run.output.is_null());
+        if rank(&run) > rank(known) {
+            mem::swap(known, &mut run);
+        }
         known.edited |= run.edited;
         known.refused.append(&mut run.refused);
-        if known.output.is_null() && !run.output.is_null() {
-            (known.output, known.action) = (run.output, run.action);
-        }
     }
 
     fn end_round(&mut self) {

@@ -16,7 +16,7 @@ mod wire;
 pub use self::{
     agent::{Agent, Answer, event_data, prompt},
     browser::Browser,
-    child::{ServerProcess, hookgate, run, run_with_input, serve_command},
+    child::{ServerProcess, hookgate, run, run_with_input, run_without_reader, serve_command},
     coder::Coder,
     decision_log::decision_log,
     raw::Raw,

@@ -91,8 +91,7 @@ pub fn read_batch(
         if let Some(after) = after.filter(|_| Some(index) == current) {
             match offset_behind(reader, after)? {
                 Some(behind) => offset = behind,
-                None if first_seq == after.file => return read_batch(path, None, limits),
-                None => (),
+                None => return read_batch(path, None, limits),
             }
         }
         let next_seq = next_seq.unwrap_or_default();
@@ -362,10 +361,11 @@ mod tests {
             hash: "f".repeat(64),
         };
 
-        assert_eq!(
-            read_all(&path, Some(position(1, 1)), ALL),
-            ((1..=6).collect(), 0)
-        );
+        // Also if the file of the position has another first line than any file of this log.
+        for (file, seq) in [(1, 1), (3, 5)] {
+            let after = Some(position(file, seq));
+            assert_eq!(read_all(&path, after, ALL), ((1..=6).collect(), 0));
+        }
     }
 
     #[test]

@@ -2,10 +2,13 @@
 
 use std::io;
 
+use serde::Serialize;
+
 use crate::hash_chain::ChainHead;
 
-/// Something that the log itself writes a line about.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Something that the log itself writes a line about. Its JSON has the variant as `kind`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum LogNotice {
     /// The file ended with incomplete lines, which were moved to another file.
     Repaired {

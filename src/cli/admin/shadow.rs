@@ -1,6 +1,10 @@
 //! `hookgate shadow`: lets another config evaluate the live calls of a running gateway.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use clap::Args;
 use reqwest::Method;
@@ -26,6 +30,9 @@ pub(in crate::cli) const EXAMPLES: &str = "Examples:
 
 /// Time between two looks at the state.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time after the end of a shadow within which its gateway must respond.
+const OUTAGE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Command-line arguments of `shadow`.
 #[derive(Debug, Args)]
@@ -103,21 +110,40 @@ impl ShadowArgs {
     }
 
     async fn wait_for_end(&self, started: &Value) -> Result<Value, Failure> {
+        let begin = Instant::now();
+        let wait_timeout = self.duration.saturating_add(OUTAGE_TIMEOUT);
+        let mut is_reported = false;
         loop {
-            let status = self.admin.send(Method::GET, "/shadow", None).await?;
-            let is_same = |name| text(&status, name) == text(started, name);
-            if !(is_same("to") && is_same("started")) {
-                let message = "another shadow was started in the place of this one";
-                return Err(Failure::Failed(message.to_owned()));
+            match self.admin.send(Method::GET, "/shadow", None).await {
+                Ok(status) if is_ended(&status, started)? => {
+                    show_progress("");
+                    return Ok(status);
+                }
+                Ok(status) => show_progress(&progress(&status)),
+                Err(Failure::Unavailable(message)) if begin.elapsed() < wait_timeout => {
+                    if !std::mem::replace(&mut is_reported, true) {
+                        print_error(&format!("{message}; trying again"));
+                    }
+                }
+                Err(failure) => return Err(failure),
             }
-            if text(&status, "state") != "running" {
-                show_progress("");
-                return Ok(status);
-            }
-            show_progress(&progress(&status));
             sleep(POLL_INTERVAL).await;
         }
     }
+}
+
+/// Returns whether the shadow that `started` describes has ended.
+///
+/// # Errors
+///
+/// If there is another one, or none any more.
+fn is_ended(status: &Value, started: &Value) -> Result<bool, Failure> {
+    let is_same = |name| text(status, name) == text(started, name);
+    if !(is_same("to") && is_same("started")) {
+        let message = "another shadow was started in the place of this one";
+        return Err(Failure::Failed(message.to_owned()));
+    }
+    Ok(text(status, "state") != "running")
 }
 
 fn parse_positive(text: &str) -> Result<Duration, String> {

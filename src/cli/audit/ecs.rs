@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::ocsf::is_refused;
+
 const SCHEMA_VERSION: &str = "8.17.0";
 
 const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
@@ -36,7 +38,7 @@ pub(super) fn ecs_document(line: &Value) -> Value {
     let kind = text("/kind").unwrap_or("unknown");
     let verdict = text("/verdict").or_else(|| text("/action"));
     let verdict = verdict.unwrap_or_default();
-    let is_denied = matches!(verdict, "deny" | "stop");
+    let is_denied = matches!(verdict, "deny" | "stop") || is_refused(line);
     let (category, types) = classification(kind, is_denied);
     let mut document = json!({
         "ecs": { "version": SCHEMA_VERSION },

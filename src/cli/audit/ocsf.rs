@@ -76,11 +76,18 @@ impl Disposition {
     }
 }
 
+/// Returns whether a record is the outcome of a call that hookgate refused with an error: no
+/// request went upstream.
+pub(super) fn is_refused(line: &Value) -> bool {
+    line["action"] == "error" && line["rounds"] == 0
+}
+
 /// Returns the API Activity (6003) of a call or a rejected request.
 fn api_activity(line: &Value, operation: &str, service: &str) -> Value {
     let status = line.get("status").and_then(Value::as_u64).unwrap_or(0);
     let disposition = match (text(line, "/kind"), text(line, "/action")) {
         ("rejected", _) => Disposition::Rejected,
+        _ if is_refused(line) => Disposition::Rejected,
         (_, "deny" | "stop") => Disposition::Blocked,
         (_, "edit") => Disposition::Corrected,
         _ => Disposition::Allowed,
@@ -335,6 +342,9 @@ mod tests {
             (&json!(2), &json!(2))
         );
         assert_eq!(call["actor"]["user"]["name"], "team-a");
+        let failed = line(json!({ "kind": "outcome", "action": "error", "rounds": 1 }));
+        let failed = export.convert(&failed).unwrap();
+        assert_eq!(failed["disposition_id"], 1);
         assert_eq!(rejection["src_endpoint"]["ip"], "10.0.0.1");
         assert_eq!(rejection["api"]["operation"], "unknown");
     }

@@ -29,6 +29,13 @@ const COLUMNS: &[(&str, &str)] = &[
     ("duration_ms", "/duration_ms"),
     ("config", "/config"),
     ("hash", "/hash"),
+    ("from", "/from"),
+    ("to", "/to"),
+    ("by", "/by"),
+    ("percent", "/percent"),
+    ("measure", "/measure"),
+    ("because", "/because"),
+    ("reason", "/reason"),
 ];
 
 /// Returns the names of the columns.
@@ -41,7 +48,14 @@ pub(super) fn csv_header() -> String {
 const LEADING_KEYS: [&str; 6] = ["kind", "event", "subject", "verdict", "action", "outcome"];
 
 /// Names and pointers of the values that follow.
-const LABELLED_VALUES: [(&str, &str); 15] = [
+const LABELLED_VALUES: [(&str, &str); 22] = [
+    ("from", "/from"),
+    ("to", "/to"),
+    ("by", "/by"),
+    ("percent", "/percent"),
+    ("measure", "/measure"),
+    ("because", "/because"),
+    ("reason", "/reason"),
     ("error", "/error"),
     ("status", "/status"),
     ("method", "/method"),
@@ -96,9 +110,10 @@ pub(super) fn text_line(line: &Value) -> String {
     line_text
 }
 
+/// Returns a value as text; empty for an object, such as the hash of a reason.
 fn text(line: &Value, pointer: &str) -> String {
     match line.pointer(pointer) {
-        None | Some(Value::Null) => String::new(),
+        None | Some(Value::Null | Value::Object(_)) => String::new(),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     }

@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 
 use super::Source;
 use crate::{
-    cli::{failure::Failure, output::print},
+    cli::{
+        failure::Failure,
+        output::{print, print_record},
+    },
     recording::{RecordedBody, RecordedExchange},
 };
 
@@ -21,9 +24,9 @@ pub(super) fn export(source: &Source) -> Result<(), Failure> {
     ))?;
     let mut separator = "";
     let read = source.for_each(|exchange| {
-        print(&format!("{separator}{}", entry(exchange)))?;
+        let printed = print_record(&format!("{separator}{}", entry(exchange)))?;
         separator = ",";
-        Ok(())
+        Ok(printed)
     });
     print("]}}")?;
     read

@@ -5,7 +5,6 @@
 
 mod filter_words;
 
-use jiff::Timestamp;
 use serde::Serialize;
 use thiserror::Error;
 use url::form_urlencoded;
@@ -23,7 +22,7 @@ use crate::{
             store::denials::MIN_CUT_NAME_BYTES,
         },
     },
-    timestamp::{now_ms, rfc3339_ms},
+    timestamp::{self, rfc3339_ms},
 };
 
 /// Keys of conditions, with an explanation of each.
@@ -369,20 +368,8 @@ fn is_prefix(stored: &str, value: &str) -> bool {
 
 /// Reads a time, or a duration before now, as milliseconds since 1970.
 fn parse_since(text: &str) -> Option<u64> {
-    if let Ok(time) = text.parse::<Timestamp>() {
-        return u64::try_from(time.as_millisecond()).ok();
-    }
-    let units = [
-        ("s", 1000),
-        ("m", 60_000),
-        ("h", 3_600_000),
-        ("d", 86_400_000),
-    ];
-    let ago = units.iter().find_map(|(unit, factor)| {
-        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
-        number.checked_mul(*factor)
-    })?;
-    Some(now_ms().saturating_sub(ago))
+    let since = timestamp::parse_since(text)?;
+    u64::try_from(since.as_millisecond()).ok()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::{fs, process::Command};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{TestGateway, Upstream, hook, prompt, run};
+use crate::harness::{TestGateway, Upstream, hook, prompt, run, run_without_reader};
 
 /// Returns a folder with the decision log of a denied and of an allowed call.
 async fn folder() -> TempDir {
@@ -169,4 +169,92 @@ fn verification_of_a_missing_file_fails() {
 
     assert_eq!(code, 1);
     assert!(stderr.contains("`none.jsonl`"), "{stderr}");
+}
+
+#[test]
+fn commands_end_when_the_reader_of_their_output_has_gone() {
+    let folder = TempDir::new().unwrap();
+    let log = "{\"seq\":1,\"kind\":\"outcome\"}\ndamaged\n";
+    fs::write(folder.path().join("audit.jsonl"), log).unwrap();
+    for arguments in [
+        &["show", "audit.jsonl"][..],
+        &["export", "audit.jsonl"],
+        &["export", "audit.jsonl", "--format", "csv"],
+        &["export", "audit.jsonl", "--format", "ocsf"],
+        &["export", "audit.jsonl", "--format", "ecs"],
+    ] {
+        let arguments = [&["audit"], arguments].concat();
+
+        let ended = run_without_reader(&arguments, folder.path());
+
+        assert_eq!(ended, (0, String::new()), "{arguments:?}");
+    }
+}
+
+#[test]
+fn show_and_csv_have_the_subject_of_administrative_lines() {
+    let folder = TempDir::new().unwrap();
+    let lines = [
+        json!({ "kind": "promoted", "action": "promote", "from": "old", "to": "new", "by": "olga" }),
+        json!({ "kind": "rollout", "action": "abort", "from": "old", "to": "new", "percent": 5,
+            "measure": "denied" }),
+        json!({ "kind": "shadow", "action": "end", "from": "old", "to": "new", "reason": "until" }),
+        json!({ "kind": "viewed", "by": "ivan", "request": "r", "because": "case 7" }),
+        json!({ "kind": "event", "reason": { "sha256": "S" } }),
+    ];
+    let lines = lines.map(|line| format!("{line}\n"));
+    fs::write(folder.path().join("audit.jsonl"), lines.concat()).unwrap();
+
+    let (_, shown, _) = run(&["audit", "show", "audit.jsonl"], folder.path());
+    let export = ["audit", "export", "audit.jsonl", "--format", "csv"];
+    let (_, table, _) = run(&export, folder.path());
+
+    let shown: Vec<&str> = shown.lines().collect();
+    for (line, part) in shown.iter().zip([
+        "promoted promote from=old to=new by=olga",
+        "rollout abort from=old to=new percent=5 measure=denied",
+        "shadow end from=old to=new reason=until",
+        "viewed by=ivan because=case 7 request=r",
+        "event",
+    ]) {
+        assert!(line.ends_with(part), "{line}");
+    }
+    let rows: Vec<&str> = table.lines().collect();
+    for (row, end) in rows.iter().zip([
+        ",from,to,by,percent,measure,because,reason",
+        ",old,new,olga,,,,",
+        ",old,new,,5,denied,,",
+        ",old,new,,,,,until",
+        ",,,ivan,,,case 7,",
+        ",,,,,,,",
+    ]) {
+        assert!(row.ends_with(end), "{row}");
+    }
+}
+
+#[tokio::test]
+async fn calls_that_hookgate_refused_are_denied_in_a_siem() {
+    let upstream = Upstream::mock().await;
+    let config = "audit: { path: audit.jsonl }\npolicies: [{ policy: model_allow, models: [m] }]\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let path = "/v1beta/models/m:generateContent";
+    let agent = gateway.agent();
+    let refused = agent.post(path, r#"{"contents":[],"contents":[]}"#).await;
+    assert_eq!(refused.status, 400);
+    let folder = gateway.stop_and_keep_files().await;
+    let outcome = |format: &str| {
+        let export = ["audit", "export", "audit.jsonl", "--format", format];
+        let (_, out, _) = run(&export, folder.path());
+        let mut documents = out.lines().map(|line| serde_json::from_str(line).unwrap());
+        let is_call = |document: &Value| {
+            document["class_uid"] == 6003 || document["event"]["action"] == "outcome"
+        };
+        documents.find(is_call).unwrap()
+    };
+
+    let (ocsf, ecs) = (outcome("ocsf"), outcome("ecs"));
+
+    let ids = ["action_id", "disposition_id", "severity_id"].map(|name| &ocsf[name]);
+    assert_eq!(ids, [2, 25, 2], "{ocsf:#}");
+    assert_eq!(ecs["event"]["type"], json!(["access", "denied"]), "{ecs:#}");
 }

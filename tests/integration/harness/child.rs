@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    io::{BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     net::SocketAddr,
     path::Path,
     process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio},
@@ -40,6 +40,16 @@ pub fn run(arguments: &[&str], directory: &Path) -> (i32, String, String) {
     } = output;
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+/// Runs a command whose standard output is closed. Returns its exit code and standard error.
+pub fn run_without_reader(arguments: &[&str], directory: &Path) -> (i32, String) {
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    let mut command = hookgate(arguments);
+    let output = command.current_dir(directory).stdout(writer).output();
+    let Output { status, stderr, .. } = output.unwrap();
+    (status.code().unwrap(), String::from_utf8(stderr).unwrap())
 }
 
 /// Runs a command with `input` as its standard input, like [`run`].

@@ -1,13 +1,16 @@
 //! Content of recorded exchanges: bodies, chunk boundaries, rounds and events.
 
+use std::io::Write;
+
 use data_encoding::HEXLOWER;
+use flate2::{Compression, write::GzEncoder};
 use hookgate::recording::{AnswerBody, RecordedBody};
 use sha2::{Digest, Sha256};
 
 use super::{RECORD, assert_valid, only_exchange, recorded};
 use crate::{
     families::family::{Family, Part, Turn, each},
-    harness::{Upstream, hook, prompt},
+    harness::{TestGateway, Upstream, hook, prompt, respond},
 };
 
 const GUARD: &str = "policies: [{ policy: tool_guard, deny: [rm], reason: not here }]\n";
@@ -86,7 +89,7 @@ async fn hook_runs_are_recorded_with_input_hash_and_output() {
     let script = r#"cat > input; echo '{"systemMessage":"hello"}'"#;
     let upstream = Upstream::mock().await;
     let hooks = hook::config(&[("BeforeModel", hook::command("note", script))]);
-    let gateway = crate::harness::TestGateway::start(&upstream, &format!("{RECORD}{hooks}")).await;
+    let gateway = TestGateway::start(&upstream, &format!("{RECORD}{hooks}")).await;
     gateway
         .agent()
         .sending("x-hookgate-session", "s1")
@@ -183,7 +186,7 @@ async fn recorded_chunks_keep_the_received_chunk_boundaries() {
 #[tokio::test]
 async fn a_rejected_call_is_recorded_without_a_round() {
     let upstream = Upstream::mock().await;
-    let gateway = crate::harness::TestGateway::start(&upstream, &format!("{RECORD}{GUARD}")).await;
+    let gateway = TestGateway::start(&upstream, &format!("{RECORD}{GUARD}")).await;
     gateway
         .agent()
         .post("/v1beta/models/m:generateContent", "{\"a\":")
@@ -195,4 +198,30 @@ async fn a_rejected_call_is_recorded_without_a_round() {
     assert_eq!(exchange.request, RecordedBody::Text("{\"a\":".to_owned()));
     assert_eq!(exchange.outcome.action, "error");
     assert_eq!(exchange.answer.unwrap().status, 400);
+}
+
+#[tokio::test]
+async fn a_compressed_answer_that_is_too_large_decoded_is_omitted() {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(&vec![b' '; 32 * 1024 * 1024]).unwrap();
+    encoder.write_all(b"{}").unwrap();
+    let compressed = encoder.finish().unwrap();
+    let length = compressed.len() as u64;
+    let upstream = Upstream::with(move |_| {
+        let mut response = respond(200, "application/json", compressed.clone());
+        let headers = response.headers_mut();
+        headers.insert("content-encoding", "gzip".parse().unwrap());
+        response
+    })
+    .await;
+    let record = "record: { path: recordings, redact: none }\n";
+    let gateway = TestGateway::start(&upstream, record).await;
+    gateway.agent().generate("m", &prompt("hi")).await;
+
+    let exchange = only_exchange(recorded(gateway).await);
+
+    let response = exchange.rounds[0].response.as_ref().unwrap();
+    let chunks: Vec<&RecordedBody> = response.chunks.iter().map(|chunk| &chunk.bytes).collect();
+    let omitted = RecordedBody::Omitted(length);
+    assert!(chunks == [&omitted], "{} chunks", chunks.len());
 }

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use super::{RECORD, exchanges};
 use crate::harness::{
     Agent, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, eventually, prompt, run,
+    run_without_reader,
 };
 
 pub const IDENTITY: &str =
@@ -374,4 +375,21 @@ async fn a_call_that_is_lost_has_its_place_in_the_session() {
         .map(|exchange| exchange.session.unwrap().place)
         .collect();
     assert_eq!(places, [0, 2]);
+}
+
+#[tokio::test]
+async fn commands_end_when_the_reader_of_their_output_has_gone() {
+    let (folder, segment) = one_segment("").await;
+    fs::write(segment.with_file_name("rec-z.hgr"), "damaged").unwrap();
+    for arguments in [
+        &["show", "recordings"][..],
+        &["export", "recordings"],
+        &["export", "recordings", "--har"],
+    ] {
+        let arguments = [&["recording"], arguments].concat();
+
+        let ended = run_without_reader(&arguments, folder.path());
+
+        assert_eq!(ended, (0, String::new()), "{arguments:?}");
+    }
 }

@@ -544,6 +544,10 @@ fn models_of_callers_are_not_evaluated_behind_a_swap_that_is_not() {
     let rules = "rules: [{ model: other, to: gemini-pro }]";
     let unknown = report(&format!("  - {{ policy: model_swap, {rules} }}\n"));
     assert_eq!(unknown["counts"]["newly_denied"], 0, "{unknown:#}");
+    let swap = "type: builtin, policy: model_swap, swap: { other: gemini-pro }";
+    let hooks = format!("  []\nhooks: {{ BeforeModel: [{{ hooks: [{{ {swap} }}] }}] }}\n");
+    let unknown = report(&hooks);
+    assert_eq!(unknown["counts"]["newly_denied"], 0, "{unknown:#}");
 }
 
 #[test]

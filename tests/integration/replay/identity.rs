@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     changes::base,
-    conversations::{Call, SECRET, Topic, sessions, split_secrets},
+    conversations::{Call, SECRET, Topic, TurnKind, sessions, split_secrets},
     recorded::RecordedCalls,
 };
 use crate::{
@@ -291,4 +291,24 @@ async fn the_setting_ask_is_part_of_the_replayed_config() {
         assert_eq!(report["counts"][difference], 1, "{report:#}");
         assert_eq!(report["rules"]["asker"][difference], 1, "{report:#}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hook_that_allows_a_chunk_and_denies_a_later_one_is_replayed_unchanged() {
+    let hook = r#"hooks:
+  AfterModel: [{ hooks: [{ name: guard, command: "case \"$(cat)\" in *llm_response*forbidden*) echo '{\"decision\":\"deny\",\"reason\":\"no\"}';; *) echo '{\"decision\":\"allow\"}';; esac" }] }]
+"#;
+    let prompt = "one [[text|fine|still fine|forbidden]]".to_owned();
+    let call = Call {
+        turns: vec![(TurnKind::User, prompt)],
+        ..Call::single(Family::Gemini, true, Topic::Text, "ci")
+    };
+    let recorded = RecordedCalls::record(hook, [call]).await;
+    let exchange = recorded.exchanges().remove(0);
+    let runs = exchange.events.iter().flat_map(|event| &event.hooks);
+    let decisions: Vec<&Value> = runs.map(|run| &run.output["decision"]).collect();
+    assert_eq!(decisions, ["allow", "allow", "deny"]);
+
+    assert_unchanged(&recorded.report("base.yaml", &[]), 1);
+    assert_unchanged(&recorded.report("base.yaml", &["--hooks", "run"]), 1);
 }

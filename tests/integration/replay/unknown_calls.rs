@@ -1,11 +1,23 @@
 //! Calls that a recording is not enough for, and what is known of them all the same.
 
+use std::{collections::BTreeMap, io};
+
+use futures_util::{StreamExt, stream};
+use reqwest::Body;
+use tokio::io::AsyncWriteExt;
+
 use super::{
     commands::fail_on_of_job,
     conversations::{Call, SECRET, Topic, TurnKind},
-    recorded::RecordedCalls,
+    recorded::{RecordedCalls, UPSTREAMS},
 };
-use crate::{families::family::Family, harness::Agent};
+use crate::{
+    families::family::Family,
+    harness::{
+        Agent, TEST_TIMEOUT, TestGateway, Upstream, chunked_head, eventually, next_chunk, prompt,
+        wait_until_closed, write_chunk,
+    },
+};
 
 /// A call whose prompt has a secret.
 fn secret_call(topic: Topic, answer: &str) -> Call {
@@ -115,4 +127,76 @@ async fn a_call_that_was_refused_before_its_body_was_read_is_no_edit() {
     assert_eq!(same["counts"]["unchanged"], 1, "{same:#}");
     assert_eq!(passed["counts"]["newly_allowed"], 1, "{passed:#}");
     assert_eq!(guarded["unknown"]["request_not_recorded"], 1, "{guarded:#}");
+}
+
+/// A model API whose answers never end.
+async fn endless_upstream() -> Upstream {
+    Upstream::raw(|_, mut socket| async move {
+        let head = chunked_head("text/event-stream");
+        socket.write_all(head.as_bytes()).await.unwrap();
+        write_chunk(&mut socket, b"data: {}\n\n").await.unwrap();
+        wait_until_closed(&mut socket).await;
+    })
+    .await
+}
+
+/// A gateway without rules that records everything, with further settings.
+async fn recording_gateway(upstream: &Upstream, settings: &str) -> TestGateway {
+    let record = "record: { path: recordings, what: { sample: 1 }, redact: none }\n";
+    TestGateway::start(upstream, &format!("{UPSTREAMS}{record}{settings}")).await
+}
+
+/// Stops the gateway. Returns its recording of one call, which ended so.
+async fn recorded_call(gateway: TestGateway, end: &str) -> RecordedCalls {
+    let recorded = RecordedCalls {
+        folder: gateway.stop_and_keep_files().await,
+        calls: BTreeMap::new(),
+    };
+    let exchanges = recorded.exchanges();
+    assert_eq!(exchanges.len(), 1);
+    assert_eq!(exchanges[0].outcome.end, end);
+    recorded
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_is_refused_now_is_newly_denied_although_its_agent_disconnected() {
+    let upstream = endless_upstream().await;
+    let gateway = recording_gateway(&upstream, "").await;
+    let (path, body) = (Family::Gemini.path(true), prompt("hello").to_string());
+    let mut answer = gateway.agent().open(path, body).await;
+    next_chunk(&mut answer).await;
+    drop(answer);
+    let recorded = recorded_call(gateway, "client_disconnected").await;
+    recorded.write_config("base.yaml", "");
+    let key = "a".repeat(64);
+    let callers = format!("auth: {{ keys: [{{ name: ci, sha256: {key} }}] }}\n");
+    recorded.write_config("next.yaml", &callers);
+
+    let same = recorded.report("base.yaml", &[]);
+    let report = recorded.report("next.yaml", &[]);
+
+    assert_eq!(same["counts"]["unchanged"], 1, "{same:#}");
+    assert_eq!(report["counts"]["newly_denied"], 1, "{report:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_was_aborted_within_its_request_is_unknown() {
+    let upstream = endless_upstream().await;
+    let gateway = recording_gateway(&upstream, "timeouts: { drain: 100ms }\n").await;
+    let begin = stream::iter([Ok::<_, io::Error>("{\"contents\":[")]);
+    let body = Body::wrap_stream(begin.chain(stream::pending()));
+    let agent = gateway.agent();
+    let call = async move { agent.try_open(Family::Gemini.path(true), body).await };
+    tokio::spawn(call);
+    eventually("the call goes upstream", TEST_TIMEOUT, || {
+        upstream.connections() == 1
+    })
+    .await;
+    let recorded = recorded_call(gateway, "aborted").await;
+    let policies = "policies: [{ policy: prompt_guard, deny: [secret] }]\n";
+    recorded.write_config("next.yaml", policies);
+
+    let report = recorded.report("next.yaml", &[]);
+
+    assert_eq!(report["unknown"]["request_not_recorded"], 1, "{report:#}");
 }

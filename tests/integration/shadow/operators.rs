@@ -1,8 +1,16 @@
 //! Shadows in the admin API and the console: roles, invalid requests, report and end.
 
-use std::fs;
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use axum::{Json, Router, routing::post};
+use hookgate::replay::ReplayReport;
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{AMPLE_BUDGET, ShadowGateway, evaluated_calls, make_calls};
@@ -162,4 +170,35 @@ async fn the_console_shows_the_report_and_ends_the_shadow() {
     assert_eq!(gateway.status().await["reason"], "operator");
     let page = browser.get("/console/changes").await.html;
     assert!(page.contains("It ended: operator"), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_state_that_is_unavailable_for_a_moment_is_requested_again() {
+    let respond = |state: &'static str| {
+        let report = ReplayReport::default();
+        Json(
+            json!({ "state": state, "to": "next", "started": "now", "reason": "until",
+            "report": report }),
+        )
+    };
+    let requests = Arc::<AtomicUsize>::default();
+    let state = move || {
+        let is_first = requests.fetch_add(1, Ordering::Relaxed) == 0;
+        let status = if is_first { 503 } else { 200 };
+        std::future::ready((StatusCode::from_u16(status).unwrap(), respond("ended")))
+    };
+    let shadow = post(move || std::future::ready(respond("running"))).get(state);
+    let gateway = Upstream::with_router(Router::new().route("/shadow", shadow)).await;
+    let folder = tempfile::TempDir::new().unwrap();
+    fs::write(folder.path().join("next.yaml"), base()).unwrap();
+    let mut command = hookgate(&["shadow", "--config", "next.yaml", "--duration", "1h"]);
+    command.arg("--url").arg(format!("http://{}", gateway.addr));
+    command.current_dir(folder.path());
+
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+    let output = output.await.unwrap();
+
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{err}");
+    assert!(err.contains("503") && err.contains("trying again"), "{err}");
 }
