@@ -25,6 +25,7 @@ use crate::{
     test_case::AgentAction,
     trial::{ExtraKeys, TrialReport, differences, display_value},
     view::{
+        MAX_REQUEST_SECONDS,
         config::{self, RevisionView},
         content::view_content,
         recorded_call::RecordedCall,
@@ -147,7 +148,7 @@ fn form(app: &App, principal: &AdminPrincipal, trial: Trial<'_>) -> Markup {
             }
             @if may_run {
                 @let longest = longest_timeout(&app.snapshot().config);
-                p.hint { "Each hook may run until its timeout, in the config in use at most " (longest.as_secs_f32()) " s for each event." }
+                p.hint { "Each hook may run until its timeout, in the config in use at most " (longest.as_secs_f32()) " s for each event. The trial ends within " (MAX_REQUEST_SECONDS) " s." }
             } @else {
                 p.hint { "Running hooks needs the role " code { "operator" } "." }
             }
