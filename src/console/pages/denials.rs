@@ -15,7 +15,10 @@ use crate::{
         call_row::{LIST as CALLS, verdict_badge},
         format::{calls_with, config_line, item_address, parameter},
         page::Page,
-        pages::call::{NO_CONTENT_OF_EVENTS, unknown_call},
+        pages::{
+            call::{NO_CONTENT_OF_EVENTS, unknown_call},
+            try_it::omitted_answers,
+        },
     },
     error::ApiError,
     observe::trace::{DenialGroup, RecordKind},
@@ -216,6 +219,7 @@ fn differences_from_call(case: &ContentCase) -> Markup {
             p.problem {
                 "A policy " code { "request_limits" } " decided. The test runs without this session, so it does not "
                 "pass if the session had used up its " code { "max_calls" } " or " code { "max_tokens" } "."
+        (omitted_answers(case.answers))
             }
         }
     }

@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{logged_in, with_users};
-use crate::harness::{
-    Agent, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, hook, hookgate, next_chunk,
-    prompt, run,
+use crate::{
+    callers::auth,
+    harness::{
+        Agent, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, hook, hookgate,
+        next_chunk, prompt, run,
+    },
 };
 
 /// Waits until the list of calls has this many rows, and returns the page.
@@ -154,7 +157,6 @@ async fn the_live_tail_has_the_calls_that_match_the_filter() {
     let rows: Value = serde_json::from_str(data.trim_end()).unwrap();
     let id = denied.header("x-hookgate-request-id");
     assert_eq!(rows.as_array().unwrap().len(), 1, "{rows:#}");
-    assert_eq!(rows[0]["id"], id);
     assert_eq!(rows[0]["href"], format!("/console/calls/{id}?verdict=deny"));
     assert_eq!(rows[0]["cells"][2], "guard");
 }
@@ -750,4 +752,29 @@ async fn watching_a_session_requires_the_investigator_role_and_a_reason() {
         .sending("authorization", "Bearer ivan-token");
     let calls = investigator_api.get("/calls").await.text().to_owned();
     assert!(!calls.contains("before the watch"), "{calls}");
+}
+
+#[tokio::test]
+async fn a_test_of_a_call_with_many_rounds_names_the_answers_that_it_lacks() {
+    let call = |number: u8| tool_call_answer("run_shell_command", &json!({ "command": number }));
+    let answers = [call(1), call(2), call(3), text_answer("ok")];
+    let upstream = upstream_with_answers(&answers).await;
+    let gateway = TestGateway::start(&upstream, GUARDS).await;
+    let browser = Browser::at(&gateway);
+    let answer = gateway.agent().generate("m", &prompt("list files")).await;
+    let id = answer.header("x-hookgate-request-id");
+    wait_for_rows(&browser, "?verdict=deny", 1).await;
+    let address = format!("/console/calls/{id}/test");
+    generated_test(&browser, &address).await;
+
+    let test = browser.get(&address).await.html;
+    let trial = browser.get(&format!("/console/try?call={id}")).await.html;
+
+    let record = gateway.operator().get(&format!("/calls/{id}")).await.json();
+    let rounds = record["call"]["rounds"].as_u64().unwrap();
+    assert!(rounds > 2, "{record:#}");
+    let note = format!("of {rounds} answers of the model API");
+    for page in [test, trial] {
+        assert!(page.contains(&note), "{note}: {page}");
+    }
 }
