@@ -778,3 +778,26 @@ async fn a_test_of_a_call_with_many_rounds_names_the_answers_that_it_lacks() {
         assert!(page.contains(&note), "{note}: {page}");
     }
 }
+
+#[tokio::test]
+async fn denials_by_caller_count_callers_that_a_group_does_not_list() {
+    let upstream = Upstream::mock().await;
+    let names: Vec<String> = (0..18).map(|number| format!("caller-{number}")).collect();
+    let callers: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "")).collect();
+    let config = auth(&callers) + "policies: [{ policy: prompt_guard, deny: [aurora] }]\n";
+    let gateway = TestGateway::start(&upstream, &config).await;
+    for name in &names {
+        let agent = gateway
+            .agent()
+            .sending("x-hookgate-key", format!("{name}-key"));
+        agent.generate("m", &prompt("aurora")).await;
+    }
+
+    let page = Browser::at(&gateway).get("/console/denials").await.html;
+
+    let (_, list) = page.split_once("Denials by caller").unwrap();
+    let (list, _) = list.split_once("</ul>").unwrap();
+    assert_eq!(list.matches(" × 1").count(), 16, "{list}");
+    assert!(list.contains("<li>others × 2</li>"), "{list}");
+    assert!(list.contains("?caller=caller-0\""), "{list}");
+}
