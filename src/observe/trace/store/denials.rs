@@ -4,7 +4,7 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, VecDeque},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use serde::Serialize;
@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use crate::{
     event::{Action, EventName},
     observe::{
-        TimeBuckets,
+        HourlyCounts,
         trace::{record::reason_text::ReasonText, rule::RulePosition},
         truncated,
     },
@@ -40,9 +40,6 @@ pub(crate) const MIN_CUT_NAME_BYTES: usize = MAX_NAME_BYTES - 3;
 
 /// Bound of one group, with all names and the reason at their longest.
 const MAX_GROUP_BYTES: usize = 4 * 1024;
-
-/// Time of one bucket of the counts of the last day.
-const BUCKET_WIDTH: Duration = Duration::from_hours(1);
 
 /// One denial of a rule.
 #[derive(Debug, Clone, Copy)]
@@ -108,7 +105,7 @@ pub(crate) struct DenialTable {
 #[derive(Debug)]
 struct CountedGroup {
     group: DenialGroup,
-    last_day: TimeBuckets<24>,
+    last_day: HourlyCounts,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,7 +138,7 @@ impl DenialTable {
         let entry = self.groups.entry(key);
         let counted = entry.or_insert_with_key(|key| CountedGroup {
             group: DenialGroup::new(key, denial, now_ms),
-            last_day: TimeBuckets::new(BUCKET_WIDTH, now),
+            last_day: HourlyCounts::default(),
         });
         counted.last_day.add(now);
         counted.group.add(denial, now_ms);
