@@ -1,4 +1,4 @@
-//! Denials, grouped by rule, reason and tool. They survive the eviction of their calls.
+//! Denials, grouped by rule, decision, reason and tool. They survive the eviction of their calls.
 
 use std::{
     cmp::Reverse,
@@ -54,7 +54,7 @@ pub(crate) struct Denial<'a> {
     pub(crate) request: &'a Arc<str>,
 }
 
-/// Denials of one rule, for one reason, of one tool.
+/// Denials of one rule by one decision, for one reason, of one tool.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct DenialGroup {
     /// Name of the policy or hook.
@@ -112,6 +112,7 @@ struct CountedGroup {
 struct GroupKey {
     rule: Arc<str>,
     event: EventName,
+    action: Action,
     reason: Option<Box<str>>,
     tool: Option<Box<str>>,
 }
@@ -126,6 +127,7 @@ impl DenialTable {
         let key = GroupKey {
             rule: Arc::from(truncated(denial.rule, MAX_RULE_NAME_BYTES)),
             event: denial.event,
+            action: denial.action,
             reason: denial.reason.map(|reason| reason.sha256.clone()),
             tool: denial
                 .tool
