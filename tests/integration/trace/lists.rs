@@ -406,3 +406,22 @@ async fn decisions_of_other_kinds_are_groups_of_their_own() {
     actions.sort_unstable();
     assert_eq!(actions, ["ask", "deny"], "{denials:#}");
 }
+
+#[tokio::test]
+async fn the_range_of_a_list_begins_before_its_end() {
+    let upstream = Upstream::mock().await;
+    let command = "grep -q slow && sleep 1; exit 0";
+    let hooks = hook::config(&[("BeforeModel", hook::command("look", command))]);
+    let gateway = TestGateway::start(&upstream, &hooks).await;
+    let slow = gateway.agent();
+    let slow = tokio::spawn(async move { slow.generate(MODEL, &prompt("slow")).await });
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    gateway.agent().generate(MODEL, &prompt("fast")).await;
+    slow.await.unwrap();
+
+    let list = calls(&gateway, "", 2).await;
+
+    let scanned = &list["scanned"];
+    let (from, to) = (scanned["from"].as_str(), scanned["to"].as_str());
+    assert!(from.unwrap() < to.unwrap(), "{scanned}");
+}
