@@ -2,8 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{MODEL, event, record, rule, text_answer, until};
-use crate::harness::{TestGateway, Upstream, hook, prompt, respond};
+use super::{MODEL, calls, event, record, rule, text_answer, until};
+use crate::{
+    callers::auth,
+    harness::{TestGateway, Upstream, hook, prompt, respond},
+};
 
 const REDACT: &str = "policies: [{ policy: redact, detect: [aws_key] }]\n";
 const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
@@ -188,4 +191,22 @@ async fn a_call_whose_request_derived_events_change_is_edited() {
             "{name} {kind}: {recorded:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn the_prompt_cache_of_a_session_is_that_of_its_caller() {
+    let upstream = Upstream::answering(&text_answer("hello")).await;
+    let config = auth(&[("one", ""), ("two", "")]) + REDACT;
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let agent = gateway.agent().sending("x-hookgate-session", "shared");
+    let mut effects = Vec::new();
+
+    for key in ["one-key", "two-key", "one-key"] {
+        let agent = agent.clone().sending("x-hookgate-key", key);
+        let answer = agent.generate(MODEL, &prompt("hello")).await;
+        let record = record(&gateway, answer.header("x-hookgate-request-id")).await;
+        effects.push(record["detail"]["prompt_cache"].is_object());
+    }
+
+    assert_eq!(effects, [false, false, true]);
 }
