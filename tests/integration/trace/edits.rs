@@ -210,3 +210,20 @@ async fn the_prompt_cache_of_a_session_is_that_of_its_caller() {
 
     assert_eq!(effects, [false, false, true]);
 }
+
+#[tokio::test]
+async fn a_reported_event_that_a_hook_leaves_as_it_is_is_not_edited() {
+    let upstream = Upstream::mock().await;
+    for (context, action) in [("", "pass"), ("noted", "edit")] {
+        let output = json!({ "hookSpecificOutput": { "additionalContext": context } });
+        let hooks = hook::config(&[("AfterTool", hook::printing("look", &output))]);
+        let gateway = TestGateway::start(&upstream, &hooks).await;
+        let event = json!({ "hook_event_name": "AfterTool", "session_id": "s",
+            "tool_name": "shell", "tool_input": {}, "tool_response": { "llmContent": "a" } });
+
+        gateway.agent().report(&event, "").await;
+
+        let listed = calls(&gateway, "", 1).await;
+        assert_eq!(listed["calls"][0]["action"], action, "{listed:#}");
+    }
+}
