@@ -801,3 +801,25 @@ async fn denials_by_caller_count_callers_that_a_group_does_not_list() {
     assert!(list.contains("<li>others × 2</li>"), "{list}");
     assert!(list.contains("?caller=caller-0\""), "{list}");
 }
+
+#[tokio::test]
+async fn the_names_of_a_watch_are_bounded() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+    let investigator = logged_in(&gateway, "ivan").await;
+    let csrf = investigator.csrf("/console/").await;
+    let watch = async |session: &str, caller: &str| {
+        let fields = [
+            ("csrf", csrf.as_str()),
+            ("caller", caller),
+            ("minutes", "15"),
+            ("reason", "ticket 7"),
+        ];
+        let path = format!("/console/sessions/{session}/watch");
+        investigator.post(&path, &fields).await.status
+    };
+
+    assert_eq!(watch("s", &"a".repeat(256)).await, 303);
+    assert_eq!(watch("s", &"a".repeat(257)).await, 400);
+    assert_eq!(watch(&"s".repeat(257), "").await, 400);
+}
