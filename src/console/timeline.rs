@@ -45,7 +45,7 @@ fn whole_timeline(call: &CallRecord, snapshot: Option<&Snapshot>) -> Markup {
     };
     html! {
         ol.timeline {
-            li { h3 { (first) } (received(call, detail)) }
+            li { h3 { (first) } (received(call, detail, snapshot)) }
             @for step in steps(detail) {
                 @match step {
                     Step::Event(number, event) => li { (event_step(number, event, snapshot)) },
@@ -94,14 +94,17 @@ fn steps(detail: &CallDetail) -> Vec<Step<'_>> {
     steps.into_iter().map(|(_, step)| step).collect()
 }
 
-fn received(call: &CallRecord, detail: &CallDetail) -> Markup {
+fn received(call: &CallRecord, detail: &CallDetail, snapshot: Option<&Snapshot>) -> Markup {
     html! {
         p {
             (call.method)
             @if !call.requested_model.is_empty() { " for model " strong { (call.requested_model) } }
             ". "
             @if let Some(found) = detail.session_match {
-                "Session " a href=(session_calls(call)) { (call.session) }
+                "Session "
+                @if snapshot.is_none() { (call.session) } @else {
+                    a href=(session_calls(&call.session, &call.caller_key)) { (call.session) }
+                }
                 " (" (found.result) ", found by " (found.source) ")."
             }
         }

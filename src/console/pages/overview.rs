@@ -52,6 +52,7 @@ fn traffic(overview: &Overview) -> Markup {
         div.figure { (format!("{:.1}", overview.calls_per_second)) " calls/s" }
         p {
             (overview.in_flight) " in flight, " (counted(connections, "connection")) ", "
+            @if overview.session_store.kind == "redis" { " of this process" }
             a.nowrap href="/console/sessions" { (counted(overview.sessions, "session")) }
         }
         p.muted {

@@ -803,6 +803,65 @@ async fn denials_by_caller_count_callers_that_a_group_does_not_list() {
 }
 
 #[tokio::test]
+async fn calls_of_a_session_without_a_credential_exclude_those_of_callers() {
+    let upstream = Upstream::mock().await;
+    let config = hook::config(&[("BeforeModel", hook::command("look", "true"))]);
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let without_key = gateway.agent().sending("x-hookgate-session", "main");
+    let with_key = without_key.clone().sending("x-goog-api-key", "k1");
+    for agent in [without_key, with_key] {
+        agent.generate("m", &prompt("hello")).await;
+    }
+    let browser = Browser::at(&gateway);
+    wait_for_rows(&browser, "?session=main", 2).await;
+
+    let session = browser.get("/console/sessions/main?caller=").await.html;
+    let own = browser
+        .get("/console/calls?session=main&caller=")
+        .await
+        .html;
+    let in_words = browser
+        .get("/console/calls?q=session:main+caller:")
+        .await
+        .html;
+
+    let link = "href=\"/console/calls?session=main&amp;caller=\"";
+    assert!(session.contains(link), "{session}");
+    for page in [own, in_words] {
+        assert_eq!(page.matches("data-row href").count(), 1, "{page}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_has_ended_leads_to_its_calls() {
+    let upstream = Upstream::mock().await;
+    let config = "sessions: { idle: 1s }\npolicies: [{ policy: prompt_guard, deny: [aurora] }]\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let browser = Browser::at(&gateway);
+    let agent = gateway.agent().sending("x-hookgate-session", "main");
+    let answer = agent.generate("m", &prompt("hello")).await;
+    let id = answer.header("x-hookgate-request-id");
+    wait_for_rows(&browser, "?session=main", 1).await;
+    let page = browser.get(&format!("/console/calls/{id}")).await.html;
+    let (_, link) = page.split_once("href=\"/console/sessions/main?").unwrap();
+    let address = format!("/console/sessions/main?{}", link.split_once('"').unwrap().0);
+
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    let ended = loop {
+        let page = browser.get(&address).await;
+        if page.status != 200 {
+            break page;
+        }
+        assert!(Instant::now() < deadline, "the session does not end");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+
+    assert_eq!(ended.status, 303, "{}", ended.html);
+    let calls = browser.get(ended.header("location")).await.html;
+    assert_eq!(calls.matches("data-row href").count(), 1, "{calls}");
+}
+
+#[tokio::test]
 async fn the_names_of_a_watch_are_bounded() {
     let upstream = Upstream::mock().await;
     let gateway = with_users(&upstream, "").await;
