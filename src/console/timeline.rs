@@ -198,7 +198,7 @@ fn event_step(number: usize, event: &TracedEvent, snapshot: Option<&Snapshot>) -
             "After " (duration(event.at_us.into())) ", for "
             (duration(event.ended_us.saturating_sub(event.at_us).into())) ", " (event.origin) " event"
             @if event.sequential { ", hooks one after the other" }
-            @if let Some(chunks) = event.chunks { ", " (counted(usize::try_from(chunks).unwrap_or(usize::MAX), "chunk")) }
+            @if let Some(chunks) = event.chunks { ", " (counted(chunks, "chunk")) }
             "."
         }
         @if event.rules.is_empty() {
@@ -276,8 +276,7 @@ fn effects(run: &RunDetail) -> Vec<String> {
         effects.push(if is_observed { "would edit" } else { "edited" }.to_owned());
     }
     if run.refused_calls > 0 {
-        let number = usize::try_from(run.refused_calls).unwrap_or_default();
-        let calls = counted(number, "tool call");
+        let calls = counted(run.refused_calls, "tool call");
         effects.push(if is_observed {
             format!("would remove {calls}")
         } else {
