@@ -29,7 +29,7 @@ pub use self::{
     metrics::{Metrics, ReloadOutcome, bundles::BundleFetch},
     model_reader::ModelReader,
     response_tail::ResponseTail,
-    time_buckets::TimeBuckets,
+    time_buckets::{HourlyCounts, TimeBuckets},
     token_usage::{TokenSum, TokenUsage},
     truncated::truncated,
     usage_scanner::{ReportedTokens, UsageScanner},

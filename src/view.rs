@@ -14,3 +14,7 @@ pub mod rules;
 pub mod sessions;
 pub mod test_case;
 pub mod trial;
+
+/// Seconds after which the admin listener ends a request, which includes a session store, a config
+/// reload and a trial.
+pub const MAX_REQUEST_SECONDS: u64 = 60;

@@ -55,7 +55,7 @@ pub(super) fn routes() -> Router<App> {
 #[utoipa::path(get, path = "/calls", tag = "admin", operation_id = "calls",
     params(
         ("q" = Option<String>, Query, description = "Conditions such as `verdict:deny rule:\"no shell\"`; each can also be a parameter of its own."),
-        ("caller" = Option<String>, Query, description = "Name of the caller, or at least 8 digits of its key."),
+        ("caller" = Option<String>, Query, description = "Name of the caller, or at least 8 digits of its key; empty for calls without authentication."),
         ("session" = Option<String>, Query, description = "Id of the session."),
         ("dialect" = Option<String>, Query, description = "Model API, such as `anthropic`."),
         ("request" = Option<String>, Query, description = "Request id."),
@@ -193,7 +193,7 @@ pub(super) async fn list_in_flight(
     Ok(Json(app.resources.trace.calls_in_flight(&filter)))
 }
 
-/// Denials since the start, grouped by rule, reason and tool.
+/// Denials since the start, grouped by rule, decision, reason and tool.
 #[utoipa::path(get, path = "/denials", tag = "admin",
     responses((status = 200, description = "The groups, those with the most denials first.", body = DenialList), AdminErrors))]
 pub(super) async fn denials(State(app): State<App>, principal: AdminPrincipal) -> Json<DenialList> {

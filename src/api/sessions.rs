@@ -51,9 +51,5 @@ pub(super) async fn get_session(
     RawQuery(query): RawQuery,
 ) -> Result<Json<SessionDetails>, ApiError> {
     let caller = query_parameter(query.as_deref(), "caller")?;
-    let found = sessions::find(&app, &id, caller.as_deref()).await;
-    found.map(Json).ok_or_else(|| {
-        let message = "no session has this id";
-        ApiError::new(ErrorReason::UnknownSession, message)
-    })
+    sessions::find(&app, &id, caller.as_deref()).await.map(Json)
 }

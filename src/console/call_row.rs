@@ -38,8 +38,6 @@ pub(super) const LIST: &str = "/console/calls";
 /// One row, as texts. The first two are a link and a badge.
 #[derive(Debug, Serialize)]
 pub(super) struct CallRow {
-    /// Request id of the call.
-    pub(super) id: String,
     /// Address of its page.
     pub(super) href: String,
     /// Class of the row and of the badge.
@@ -73,7 +71,6 @@ impl CallRow {
             status(call),
         ];
         Self {
-            id: call.id.to_string(),
             href: item_address(LIST, &call.id, query),
             kind: kind.class(),
             shape: kind.shape(),
@@ -169,13 +166,13 @@ pub(super) fn deciding_rule<'a>(summary: &'a CallSummary<'_>) -> Option<&'a Deci
     rule.filter(|rule| summary.error.is_none() || rule.action > Action::Proceed)
 }
 
-/// Returns the address of the list of the calls of a call's session.
-pub(super) fn session_calls(call: &CallRecord) -> String {
-    let calls = calls_with("session", &call.session);
-    match &*call.caller_key {
-        "" => calls,
-        key => with_parameter(&calls, &parameter("caller", key)),
-    }
+/// Returns the address of the list of the calls of a session of a caller, whose key is empty
+/// without a credential.
+pub(super) fn session_calls(session: &str, caller: &str) -> String {
+    with_parameter(
+        &calls_with("session", session),
+        &parameter("caller", caller),
+    )
 }
 
 fn edited(call: &CallRecord, summary: &CallSummary<'_>) -> &'static str {

@@ -12,7 +12,7 @@ mod turn;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use self::turn::{ShownPart, ShownTurn};
 use super::format::bytes;
@@ -52,7 +52,7 @@ pub(super) fn conversation(call: &CallRecord, content: &StoredContent) -> Markup
             section {
                 h3 { "Agent" }
                 (request("Request of the agent", from_agent))
-                @if received.is_some_and(|body| body_value(body) == Some(json!([]))) {
+                @if received.and_then(MaskedBody::value) == Some(json!([])) {
                     p { "No answer of the model reached the agent." }
                 } @else {
                     (answer("Answer that the agent received", received.or(answered)))
@@ -87,7 +87,7 @@ fn side(
     let Some(body) = body else {
         return html! {};
     };
-    let value = body_value(body);
+    let value = body.value();
     html! {
         h4 { (title) " " span.muted { (bytes(body.bytes)) } }
         @if !body.masked.is_empty() {
@@ -101,10 +101,6 @@ fn side(
             }
         }
     }
-}
-
-fn body_value(body: &MaskedBody) -> Option<Value> {
-    serde_json::from_str(body.body.as_ref()?.get()).ok()
 }
 
 /// Returns the turns of a request.
@@ -200,41 +196,72 @@ fn result_markup(part: &ShownPart<'_>) -> Markup {
     }
 }
 
-/// Returns the changed lines of two bodies.
+/// Returns the changes between two bodies.
 fn edits(title: &str, before: Option<&MaskedBody>, after: Option<&MaskedBody>) -> Markup {
-    let bodies = before.and_then(body_value).zip(after.and_then(body_value));
-    let Some((before, after)) = bodies else {
+    let before = before.and_then(MaskedBody::value);
+    let Some((before, after)) = before.zip(after.and_then(MaskedBody::value)) else {
         return html! {};
     };
-    let (before, after) = (lines(&before), lines(&after));
-    let diff = TextDiff::configure()
-        .timeout(DIFF_TIMEOUT)
-        .diff_lines(&before, &after);
     html! {
         h3 { (title) }
-        pre.diff tabindex="0" {
-            @for (index, group) in diff.grouped_ops(1).iter().enumerate() {
-                @if index > 0 { "  …\n" }
-                @for op in group {
-                    @for change in diff.iter_changes(op) {
-                        @match change.tag() {
-                            ChangeTag::Delete => del { "- " (change.value()) },
-                            ChangeTag::Insert => ins { "+ " (change.value()) },
-                            ChangeTag::Equal => { "  " (change.value()) },
-                        }
-                    }
-                }
-            }
+        @if before == after {
+            p { "The kept texts are equal: only masked ones differ, or the form of the JSON." }
+        } @else {
+            (changed_lines(&format!("{before:#}\n"), &format!("{after:#}\n")))
         }
     }
 }
 
-fn lines(value: &Value) -> String {
-    shown(&format!("{value:#}\n")).to_owned()
+/// Returns the changed lines of two texts. Each side is cut if it is too long for a page.
+fn changed_lines(before: &str, after: &str) -> Markup {
+    let diff = TextDiff::configure()
+        .timeout(DIFF_TIMEOUT)
+        .diff_lines(before, after);
+    let (groups, is_cut) = shown_changes(&diff);
+    html! {
+        pre.diff tabindex="0" {
+            @for (index, lines) in groups.iter().enumerate() {
+                @if index > 0 { "  …\n" }
+                @for (tag, line) in lines {
+                    @match tag {
+                        ChangeTag::Delete => del { "- " (line) },
+                        ChangeTag::Insert => ins { "+ " (line) },
+                        ChangeTag::Equal => { "  " (line) },
+                    }
+                    @if !line.ends_with('\n') { "…\n" }
+                }
+            }
+        }
+        @if is_cut { p.muted { "Each side is cut at " (MAX_TEXT_CHARS) " characters." } }
+    }
+}
+
+/// Returns the lines of each group of changes, and whether a side is cut.
+fn shown_changes<'a>(diff: &TextDiff<'a, 'a, '_, str>) -> (Vec<Vec<(ChangeTag, &'a str)>>, bool) {
+    let mut chars: BTreeMap<ChangeTag, usize> = BTreeMap::new();
+    let (mut groups, mut is_cut) = (Vec::new(), false);
+    for group in diff.grouped_ops(1) {
+        let mut lines = Vec::new();
+        for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
+            let so_far = chars.entry(change.tag()).or_default();
+            let line = begin(change.value(), MAX_TEXT_CHARS - *so_far);
+            *so_far += line.chars().count();
+            is_cut |= line.len() < change.value().len();
+            if !line.is_empty() {
+                lines.push((change.tag(), line));
+            }
+        }
+        groups.push(lines);
+    }
+    (groups, is_cut)
 }
 
 /// Returns the begin of a text that is too long for a page.
 fn shown(text: &str) -> &str {
-    let end = text.char_indices().nth(MAX_TEXT_CHARS);
+    begin(text, MAX_TEXT_CHARS)
+}
+
+fn begin(text: &str, chars: usize) -> &str {
+    let end = text.char_indices().nth(chars);
     end.and_then(|(end, _)| text.get(..end)).unwrap_or(text)
 }

@@ -10,6 +10,7 @@ use crate::{
     error::{ApiError, ErrorReason},
     middleware::{check_csrf_token, require_role},
     state::App,
+    view::MAX_REQUEST_SECONDS,
 };
 
 /// Name of the field with the token against cross-site requests.
@@ -86,5 +87,11 @@ pub(super) fn csrf_field(principal: &AdminPrincipal) -> Markup {
 /// Returns how long it may take until a config is in use.
 pub(super) fn proof_hint(app: &App) -> Markup {
     let limit = app.snapshot().config.proof.total_timeout;
-    html! { p.hint { "The proofs of its guards come first. They end within its " code { "proof.total_timeout" } ", which is " (limit.as_secs_f32()) " s in the config in use." } }
+    html! {
+        p.hint {
+            "The proofs of its guards come first. They end within its " code { "proof.total_timeout" }
+            ", which is " (limit.as_secs_f32()) " s in the config in use. The console answers within "
+            (MAX_REQUEST_SECONDS) " s; a change that takes longer goes on."
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Numbers, times and addresses as people read them.
 
+use std::fmt::Display;
+
 use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::form_urlencoded;
@@ -47,8 +49,9 @@ pub(super) fn bytes(bytes: u64) -> String {
 }
 
 /// Formats a number of things: `1 call`, `2 calls`.
-pub(super) fn counted(number: usize, noun: &str) -> String {
-    let ending = if number == 1 { "" } else { "s" };
+pub(super) fn counted(number: impl Display, noun: &str) -> String {
+    let number = number.to_string();
+    let ending = if number == "1" { "" } else { "s" };
     format!("{number} {noun}{ending}")
 }
 

@@ -69,7 +69,7 @@ fn report_tables(report: &Value) -> Markup {
         }
     };
     let calls = counts["calls"].as_u64().unwrap_or_default();
-    let calls = counted(usize::try_from(calls).unwrap_or_default(), "call");
+    let calls = counted(calls, "call");
     html! {
         (table(&format!("{calls} evaluated"), &["Result", "Calls"], &results))
         @for (field, title) in TABLES {

@@ -77,7 +77,7 @@ pub(super) fn chunk_strip(strip: &ChunkStrip) -> Markup {
     let x = |at: u32| u64::from(at.saturating_sub(start)) * (WIDTH - 4) / total;
     let label = format!(
         "{} in {}, {} received, at most {} held back, {} changed or moved",
-        counted(usize::try_from(strip.chunks).unwrap_or(usize::MAX), "chunk"),
+        counted(strip.chunks, "chunk"),
         duration(total),
         bytes(strip.received_bytes),
         bytes(strip.max_held_bytes),
@@ -118,10 +118,9 @@ fn edit_mark(x: u64) -> Markup {
 /// Returns what a span of the strip shows.
 fn span_text(span: &ChunkSpan, start: u32) -> String {
     let from = duration(u64::from(span.from_us.saturating_sub(start)));
-    let chunks = usize::try_from(span.chunks).unwrap_or_default();
     let text = format!(
         "after {from}: {}, {} received, {} held back",
-        counted(chunks, "chunk"),
+        counted(span.chunks, "chunk"),
         bytes(span.received_bytes.into()),
         bytes(span.held_bytes.into()),
     );

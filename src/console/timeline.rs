@@ -45,7 +45,7 @@ fn whole_timeline(call: &CallRecord, snapshot: Option<&Snapshot>) -> Markup {
     };
     html! {
         ol.timeline {
-            li { h3 { (first) } (received(call, detail)) }
+            li { h3 { (first) } (received(call, detail, snapshot)) }
             @for step in steps(detail) {
                 @match step {
                     Step::Event(number, event) => li { (event_step(number, event, snapshot)) },
@@ -94,14 +94,17 @@ fn steps(detail: &CallDetail) -> Vec<Step<'_>> {
     steps.into_iter().map(|(_, step)| step).collect()
 }
 
-fn received(call: &CallRecord, detail: &CallDetail) -> Markup {
+fn received(call: &CallRecord, detail: &CallDetail, snapshot: Option<&Snapshot>) -> Markup {
     html! {
         p {
             (call.method)
             @if !call.requested_model.is_empty() { " for model " strong { (call.requested_model) } }
             ". "
             @if let Some(found) = detail.session_match {
-                "Session " a href=(session_calls(call)) { (call.session) }
+                "Session "
+                @if snapshot.is_none() { (call.session) } @else {
+                    a href=(session_calls(&call.session, &call.caller_key)) { (call.session) }
+                }
                 " (" (found.result) ", found by " (found.source) ")."
             }
         }
@@ -195,7 +198,7 @@ fn event_step(number: usize, event: &TracedEvent, snapshot: Option<&Snapshot>) -
             "After " (duration(event.at_us.into())) ", for "
             (duration(event.ended_us.saturating_sub(event.at_us).into())) ", " (event.origin) " event"
             @if event.sequential { ", hooks one after the other" }
-            @if let Some(chunks) = event.chunks { ", " (counted(usize::try_from(chunks).unwrap_or(usize::MAX), "chunk")) }
+            @if let Some(chunks) = event.chunks { ", " (counted(chunks, "chunk")) }
             "."
         }
         @if event.rules.is_empty() {
@@ -273,8 +276,7 @@ fn effects(run: &RunDetail) -> Vec<String> {
         effects.push(if is_observed { "would edit" } else { "edited" }.to_owned());
     }
     if run.refused_calls > 0 {
-        let number = usize::try_from(run.refused_calls).unwrap_or_default();
-        let calls = counted(number, "tool call");
+        let calls = counted(run.refused_calls, "tool call");
         effects.push(if is_observed {
             format!("would remove {calls}")
         } else {

@@ -14,9 +14,13 @@ use crate::{
     error::{ApiError, ErrorReason},
 };
 
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Checks that a request comes from no web page, or from one that is allowed.
+/// Checks that a request comes from no web page, or from one that is allowed. A link to a page of
+/// operators may be on any page: the browser sends no cookie with it, and shows the answer to the
+/// user only.
 ///
 /// # Errors
 ///
@@ -56,7 +60,9 @@ pub fn check_origin(
         return Err(ApiError::new(ErrorReason::ForeignHost, message));
     }
     let own = host.flatten().filter(|_| is_own);
-    if is_foreign(headers, own.as_ref(), &config.browsers, listener) {
+    let is_link =
+        listener == ListenerKind::Operators && request.method().is_safe() && is_navigation(headers);
+    if !is_link && is_foreign(headers, own.as_ref(), &config.browsers, listener) {
         let message = "origin not allowed: web pages need an entry in `browsers.origins`";
         return Err(ApiError::new(ErrorReason::ForeignOrigin, message));
     }
@@ -75,6 +81,17 @@ fn is_own_host(host: &Authority, browsers: &Browsers) -> bool {
     let name = name.strip_suffix('.').unwrap_or(&name);
     let is_address = matches!(Host::parse(name), Ok(Host::Ipv4(_) | Host::Ipv6(_)));
     is_address || name == "localhost" || browsers.hosts.iter().any(|own| own == name)
+}
+
+/// Returns whether a request without `Origin` opens a document in a tab or window, no frame.
+fn is_navigation(headers: &HeaderMap) -> bool {
+    let is_all = |name: HeaderName, expected: &str| {
+        let mut values = headers.get_all(name).iter().peekable();
+        values.peek().is_some() && values.all(|value| value == expected)
+    };
+    !headers.contains_key(header::ORIGIN)
+        && is_all(SEC_FETCH_MODE, "navigate")
+        && is_all(SEC_FETCH_DEST, "document")
 }
 
 /// Returns whether a web page with another origin than `own` and the allowed ones sent this.

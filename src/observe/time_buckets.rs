@@ -5,29 +5,29 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::timestamp::whole_milliseconds;
-
 /// Bits of a bucket that hold its count; the others hold the time that it counts.
 const COUNT_BITS: u32 = 32;
 
-/// Counts events in `N` buckets of equal width. Old buckets are reused.
+/// Counts of the last day by the hour.
+pub type HourlyCounts = TimeBuckets<24, 3600>;
+
+/// Counts events in `N` buckets of `SECONDS` each. Old buckets are reused.
 #[derive(Debug)]
-pub struct TimeBuckets<const N: usize> {
-    width: Duration,
+pub struct TimeBuckets<const N: usize, const SECONDS: u64> {
     start: Instant,
     buckets: [AtomicU64; N],
 }
 
-impl<const N: usize> TimeBuckets<N> {
-    /// Creates buckets that begin to count at `start`.
-    pub fn new(width: Duration, start: Instant) -> Self {
+impl<const N: usize, const SECONDS: u64> Default for TimeBuckets<N, SECONDS> {
+    fn default() -> Self {
         Self {
-            width,
-            start,
+            start: Instant::now(),
             buckets: [const { AtomicU64::new(0) }; N],
         }
     }
+}
 
+impl<const N: usize, const SECONDS: u64> TimeBuckets<N, SECONDS> {
     /// Counts one event at `now`.
     pub fn add(&self, now: Instant) {
         self.add_many(now, 1);
@@ -65,15 +65,14 @@ impl<const N: usize> TimeBuckets<N> {
 
     /// Returns the time that [`Self::sum`] covers.
     pub fn covered(&self, now: Instant) -> Duration {
-        let buckets = u32::try_from(N).unwrap_or(u32::MAX);
-        now.saturating_duration_since(self.start)
-            .min(self.width.saturating_mul(buckets))
+        let covered = Duration::from_secs(SECONDS.saturating_mul(N as u64));
+        now.saturating_duration_since(self.start).min(covered)
     }
 
     /// Returns the number of the bucket width in which `now` is, from 0.
     fn tick(&self, now: Instant) -> u64 {
-        let elapsed = whole_milliseconds(now.saturating_duration_since(self.start));
-        (elapsed / whole_milliseconds(self.width).max(1)) & u64::from(u32::MAX)
+        let elapsed = now.saturating_duration_since(self.start).as_secs();
+        elapsed.checked_div(SECONDS).unwrap_or_default() & u64::from(u32::MAX)
     }
 
     fn bucket(&self, tick: u64) -> Option<&AtomicU64> {
@@ -88,9 +87,8 @@ mod tests {
 
     #[test]
     fn events_are_counted_until_their_bucket_is_reused_or_too_old() {
-        let start = Instant::now();
-        let buckets = TimeBuckets::<3>::new(Duration::from_secs(10), start);
-        let at = |seconds| start + Duration::from_secs(seconds);
+        let buckets = TimeBuckets::<3, 10>::default();
+        let at = |seconds| buckets.start + Duration::from_secs(seconds);
 
         for seconds in [0, 9, 10, 29] {
             buckets.add(at(seconds));

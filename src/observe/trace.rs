@@ -16,7 +16,7 @@ mod sink;
 mod store;
 
 pub use self::{
-    filter::{FILTER_KEYS, FilterError, TraceFilter},
+    filter::{FilterError, TraceFilter, filter_keys},
     histogram::DurationHistogram,
     in_flight::{InFlightCall, InFlightCalls},
     record::{

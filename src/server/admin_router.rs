@@ -29,11 +29,8 @@ use crate::{
     },
     state::App,
     trial::AgentHandler,
-    view::trial::Trials,
+    view::{MAX_REQUEST_SECONDS, trial::Trials},
 };
-
-/// Time for a request, which includes a session store and a config reload.
-const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Returns the admin API behind its middleware; the last layer sees a request first.
 pub(super) fn admin_router(app: &App, handler: AgentHandler) -> Router {
@@ -47,7 +44,7 @@ pub(super) fn admin_router(app: &App, handler: AgentHandler) -> Router {
         .layer(Extension(Trials::new(handler)))
         .layer(TimeoutLayer::with_status_code(
             StatusCode::GATEWAY_TIMEOUT,
-            REQUEST_TIMEOUT,
+            Duration::from_secs(MAX_REQUEST_SECONDS),
         ))
         .layer(CompressionLayer::new())
         .layer(from_fn(reject_undecodable_paths))
@@ -80,7 +77,10 @@ async fn render_errors(State(app): State<App>, mut request: Request, next: Next)
     let mut response = next.run(request).await;
     // Only the timeout layer uses this status.
     if response.status() == StatusCode::GATEWAY_TIMEOUT {
-        response = ApiError::new(ErrorReason::Overloaded, "request timed out").into_response();
+        let message = format!(
+            "request timed out after {MAX_REQUEST_SECONDS} s; a reload, promotion or rollback goes on"
+        );
+        response = ApiError::new(ErrorReason::Overloaded, message).into_response();
     }
     if let Some((audit, rejected)) = rejected {
         rejected.record(&audit, ListenerKind::Operators, &id, &response);

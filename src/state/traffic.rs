@@ -1,10 +1,6 @@
 //! Calls of the last minute and day, by method, and refused paths.
 
-use std::{
-    fmt,
-    num::NonZeroUsize,
-    time::{Duration, Instant},
-};
+use std::{fmt, num::NonZeroUsize, time::Instant};
 
 use jiff::Timestamp;
 use lru::LruCache;
@@ -14,7 +10,7 @@ use utoipa::ToSchema;
 use crate::{
     dialect::{self, MethodSpec},
     mutex::Mutex,
-    observe::TimeBuckets,
+    observe::{HourlyCounts, TimeBuckets},
     timestamp::rfc3339,
 };
 
@@ -24,14 +20,11 @@ const MAX_UNKNOWN_PATHS: NonZeroUsize = NonZeroUsize::new(200).unwrap();
 /// Characters of a path and of a caller's name that are kept.
 const MAX_NAME_CHARS: usize = 128;
 
-const CALL_BUCKET_WIDTH: Duration = Duration::from_secs(1);
-const METHOD_BUCKET_WIDTH: Duration = Duration::from_hours(1);
-
 /// Calls of the last minute and day.
 pub struct Traffic {
-    calls: TimeBuckets<60>,
+    calls: TimeBuckets<60, 1>,
     /// One for each row of the method tables, in their order.
-    methods: Vec<TimeBuckets<24>>,
+    methods: Vec<HourlyCounts>,
     unknown: Mutex<LruCache<(String, String), UnknownCount>>,
 }
 
@@ -56,12 +49,10 @@ struct UnknownCount {
 
 impl Default for Traffic {
     fn default() -> Self {
-        let now = Instant::now();
+        let methods = dialect::methods().map(|_| HourlyCounts::default());
         Self {
-            calls: TimeBuckets::new(CALL_BUCKET_WIDTH, now),
-            methods: dialect::methods()
-                .map(|_| TimeBuckets::new(METHOD_BUCKET_WIDTH, now))
-                .collect(),
+            calls: TimeBuckets::default(),
+            methods: methods.collect(),
             unknown: Mutex::new(LruCache::new(MAX_UNKNOWN_PATHS)),
         }
     }
@@ -95,7 +86,7 @@ impl Traffic {
     pub fn calls_per_second(&self) -> f64 {
         let now = Instant::now();
         let calls = u32::try_from(self.calls.sum(now)).unwrap_or(u32::MAX);
-        f64::from(calls) / self.calls.covered(now).max(CALL_BUCKET_WIDTH).as_secs_f64()
+        f64::from(calls) / self.calls.covered(now).as_secs_f64().max(1.0)
     }
 
     /// Returns the calls of a method in the last 24 hours, counted by the hour.
@@ -116,7 +107,7 @@ impl Traffic {
         paths.collect()
     }
 
-    fn buckets(&self, method: &MethodSpec) -> Option<&TimeBuckets<24>> {
+    fn buckets(&self, method: &MethodSpec) -> Option<&HourlyCounts> {
         let is_same = |row: &MethodSpec| {
             (row.api, row.method, row.path) == (method.api, method.method, method.path)
         };

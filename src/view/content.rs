@@ -21,6 +21,9 @@ const MAX_WATCH_MINUTES: u64 = 24 * 60;
 /// Longest reason of a watch, in characters.
 const MAX_REASON_CHARS: usize = 500;
 
+/// Longest session id and caller key of a watch, in bytes.
+const MAX_NAME_BYTES: usize = 256;
+
 /// Returns the content of a call for a user, and records in the decision log who saw it and
 /// why. `None` if none is kept.
 ///
@@ -52,7 +55,7 @@ pub fn view_content(
 ///
 /// # Errors
 ///
-/// Returns an error if the user is no investigator, minutes or reason are out of range, or the
+/// Returns an error if the user is no investigator, minutes or a text are out of range, or the
 /// decision log cannot be written.
 pub fn watch(
     app: &App,
@@ -62,6 +65,11 @@ pub fn watch(
     (minutes, reason): (u64, String),
 ) -> Result<SessionWatch, ApiError> {
     require_investigator(principal)?;
+    let is_too_long = |name: &str| name.len() > MAX_NAME_BYTES;
+    if is_too_long(&session) || caller.as_deref().is_some_and(is_too_long) {
+        let message = format!("session and `caller` must have at most {MAX_NAME_BYTES} bytes");
+        return Err(ApiError::new(ErrorReason::BadDocument, message));
+    }
     let has_reason = !reason.trim().is_empty() && reason.chars().count() <= MAX_REASON_CHARS;
     if !has_reason || !(1..=MAX_WATCH_MINUTES).contains(&minutes) {
         let message = format!(

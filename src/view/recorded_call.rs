@@ -7,6 +7,12 @@ use crate::{
     observe::trace::{CallRecord, MaskedBody, StoredContent},
 };
 
+/// Fields of an action with the answers to its first requests.
+const ANSWER_FIELDS: [&str; 2] = ["answer", "then"];
+
+/// Answers that an action can have.
+pub const MAX_ANSWERS: usize = ANSWER_FIELDS.len();
+
 /// Version that requests of the Messages API must name.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 
@@ -28,8 +34,8 @@ impl RecordedCall {
     /// Returns the call of a record; `None` if the content holds no request.
     pub fn new(call: &CallRecord, content: &StoredContent) -> Option<Self> {
         let api = Api::named(call.dialect)?;
-        let request = body(content.request.as_ref())?;
-        let answers = body(content.answer.as_ref());
+        let request = content.request.as_ref()?.value()?;
+        let answers = content.answer.as_ref().and_then(MaskedBody::value);
         let is_stream = if api.is_google() {
             call.method.starts_with("stream")
         } else {
@@ -46,14 +52,15 @@ impl RecordedCall {
         })
     }
 
-    /// Returns the action as JSON. `request` is the name of the field with the request.
+    /// Returns the action as JSON, without the answers behind the first [`MAX_ANSWERS`]. `request`
+    /// is the name of the field with the request.
     pub fn into_fields(self, request: &str) -> Map<String, Value> {
         let mut fields = Map::from_iter([("path".to_owned(), json!(self.path))]);
         if !self.headers.is_empty() {
             fields.insert("headers".to_owned(), Value::Object(self.headers));
         }
         fields.insert(request.to_owned(), self.request);
-        let names = ["answer", "then"].map(str::to_owned);
+        let names = ANSWER_FIELDS.map(str::to_owned);
         fields.extend(names.into_iter().zip(self.answers));
         fields
     }
@@ -97,10 +104,6 @@ fn path(api: Api, method: &str, model: &str) -> Option<String> {
             found.map(|known| known.path.replace("{version}", "v1"))
         }
     }
-}
-
-fn body(body: Option<&MaskedBody>) -> Option<Value> {
-    serde_json::from_str(body?.body.as_ref()?.get()).ok()
 }
 
 /// Splits the chunks of all rounds into the answers of each. A round ends with a chunk that

@@ -9,6 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
+    error::{ApiError, ErrorReason},
     event::EventName,
     observe::trace::{CallRecord, is_key_begin},
     session::{ItemNote, SessionKey, SessionState},
@@ -112,13 +113,25 @@ pub async fn newest(app: &App, limit: usize) -> SessionList {
 
 /// Returns the session with an id; of several callers' sessions, that of the caller whose key
 /// begins with `caller`, or the one that was used last.
-pub async fn find(app: &App, id: &str, caller: Option<&str>) -> Option<SessionDetails> {
+///
+/// # Errors
+///
+/// Returns an error if no session has the id.
+pub async fn find(app: &App, id: &str, caller: Option<&str>) -> Result<SessionDetails, ApiError> {
     let snapshot = app.snapshot();
     let sessions = snapshot.sessions.store().find_by_id(id).await;
     let is_wanted = |key: &SessionKey| caller.is_none_or(|begin| is_key_begin(begin, &key.caller));
     let matching = sessions.iter().filter(|(key, _)| is_wanted(key));
     let newest = matching.max_by_key(|(_, state)| state.last_seen);
-    newest.map(|(key, state)| SessionDetails::new(app, key, state))
+    newest.map_or_else(
+        || {
+            Err(ApiError::new(
+                ErrorReason::UnknownSession,
+                "no session has this id",
+            ))
+        },
+        |(key, state)| Ok(SessionDetails::new(app, key, state)),
+    )
 }
 
 impl SessionInfo {

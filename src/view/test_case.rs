@@ -52,6 +52,8 @@ pub struct ContentCase {
     pub is_masked: bool,
     /// True if an earlier call of the session has the decision.
     pub repeats_decision: bool,
+    /// Number of answers of the model API, of which the file has the first ones.
+    pub answers: usize,
     /// True if `request_limits` denied it, perhaps by what the session had used.
     pub is_limited: bool,
 }
@@ -62,7 +64,9 @@ pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Op
     let verdict = verdict(call).as_str();
     let name = format!("call {} ends with {verdict}", call.id);
     let mut case = Map::from_iter([("name".to_owned(), json!(name))]);
-    case.extend(RecordedCall::new(call, content)?.into_fields("request"));
+    let recorded = RecordedCall::new(call, content)?;
+    let answers = recorded.answers.len();
+    case.extend(recorded.into_fields("request"));
     case.insert("expect".to_owned(), json!({ "verdict": verdict }));
     let bodies = [&content.request, &content.answer];
     Some(ContentCase {
@@ -72,6 +76,7 @@ pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Op
             .flatten()
             .any(|body| !body.masked.is_empty()),
         repeats_decision: call.repeats_decision(),
+        answers,
         is_limited: call.events().iter().any(is_limited),
     })
 }

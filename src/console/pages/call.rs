@@ -19,7 +19,6 @@ use crate::{
     error::{ApiError, ErrorReason},
     event::Action,
     observe::trace::{CallRecord, CallView, RecordKind, TraceFilter},
-    session::MatchKind,
     state::{App, Snapshot},
     view::content::{view_content, visible_call},
 };
@@ -117,7 +116,7 @@ fn facts(call: &CallRecord) -> Markup {
             }
             dt { "Agent" } dd { (call.agent) }
             @if !call.session.is_empty() {
-                dt { "Session" } dd { a href=(session_address(call)) { (call.session) } }
+                dt { "Session" } dd { a href=(sessions::address(&call.session, Some(&call.caller_key))) { (call.session) } }
             }
             @match call.kind {
                 RecordKind::Event => { dt { "Event" } dd { (call.method) ", " (call.end.as_str()) } }
@@ -140,15 +139,6 @@ fn facts(call: &CallRecord) -> Markup {
             }
         }
     }
-}
-
-/// Returns the address of a call's session, or of its calls if no state of it is kept.
-fn session_address(call: &CallRecord) -> String {
-    let found = call.detail.as_ref().and_then(|detail| detail.session_match);
-    if found.is_some_and(|found| found.result == MatchKind::Transient.as_str()) {
-        return session_calls(call);
-    }
-    sessions::address(&call.session, Some(&call.caller_key))
 }
 
 /// Returns which rule decided or edited the call, and where the config has it, or its error.
@@ -174,7 +164,7 @@ fn decision(call: &CallRecord, snapshot: &Snapshot) -> Markup {
                 "A decision of an earlier call in this session was applied again: its prompt or tool result "
                 "is in the history. "
                 @if !call.session.is_empty() {
-                    a href=(session_calls(call)) { "Calls of the session" }
+                    a href=(session_calls(&call.session, &call.caller_key)) { "Calls of the session" }
                 }
             }
         }

@@ -22,8 +22,8 @@ use crate::{
     },
     error::{ApiError, ErrorReason},
     observe::trace::{
-        CallPage, FILTER_KEYS, InFlightCall, InFlightCalls, MAX_PAGE_RECORDS, TraceBatch,
-        TraceFilter,
+        CallPage, InFlightCall, InFlightCalls, MAX_PAGE_RECORDS, TraceBatch, TraceFilter,
+        filter_keys,
     },
     state::App,
     view::live_tail::{self, LiveTail},
@@ -144,7 +144,7 @@ fn filter_form(words: &str, problem: Option<&str>) -> Markup {
             summary { "Conditions" }
             p { "Words such as " code { "rule:\"no shell\"" } ", all of which must hold. In quotes, write "
                 code { "\\\"" } " for a quote and " code { "\\\\" } " for a backslash." }
-            dl { @for (key, meaning) in FILTER_KEYS {
+            dl { @for (key, meaning) in filter_keys() {
                 dt { code { (key) ":" } } dd { (with_code(meaning)) }
             } }
         }

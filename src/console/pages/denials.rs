@@ -15,7 +15,10 @@ use crate::{
         call_row::{LIST as CALLS, verdict_badge},
         format::{calls_with, config_line, item_address, parameter},
         page::Page,
-        pages::call::{NO_CONTENT_OF_EVENTS, unknown_call},
+        pages::{
+            call::{NO_CONTENT_OF_EVENTS, unknown_call},
+            try_it::omitted_answers,
+        },
     },
     error::ApiError,
     observe::trace::{DenialGroup, RecordKind},
@@ -101,16 +104,23 @@ fn by_caller(groups: &[DenialGroup]) -> Markup {
     }
     let mut callers: Vec<(&str, u64)> = callers.into_iter().collect();
     callers.sort_by_key(|(_, count)| Reverse(*count));
+    let others: u64 = groups.iter().map(|group| group.other_callers).sum();
     html! {
         h2 { "By caller" }
         ul aria-label="Denials by caller" {
-            @for (caller, count) in callers { li {
-                @if caller.is_empty() { "without authentication" } @else {
-                    a href={ (calls_with("caller", caller)) "&verdict=deny" } { (caller) }
-                }
-                " × " (count)
-            } }
+            @for (caller, count) in callers { li { (caller_count(caller, count)) } }
+            @if others > 0 { li { "others × " (others) } }
         }
+    }
+}
+
+/// Returns a caller with a link to its calls, and the number of its denials.
+fn caller_count(caller: &str, count: u64) -> Markup {
+    html! {
+        @if caller.is_empty() { "without authentication" } @else {
+            a href=(calls_with("caller", caller)) { (caller) }
+        }
+        " × " (count)
     }
 }
 
@@ -141,10 +151,7 @@ fn callers(group: &DenialGroup) -> Markup {
     html! {
         @for (index, (caller, count)) in callers.iter().enumerate() {
             @if index > 0 { ", " }
-            @if caller.is_empty() { "without authentication" } @else {
-                a href=(calls_with("caller", caller)) { (caller) }
-            }
-            " × " (count)
+            (caller_count(caller, **count))
         }
         @if group.other_callers > 0 { ", others × " (group.other_callers) }
     }
@@ -212,6 +219,7 @@ fn differences_from_call(case: &ContentCase) -> Markup {
                 "policies and hooks decide again, which may give another verdict."
             }
         }
+        (omitted_answers(case.answers))
         @if case.is_limited {
             p.problem {
                 "A policy " code { "request_limits" } " decided. The test runs without this session, so it does not "

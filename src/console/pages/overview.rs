@@ -47,12 +47,12 @@ fn card(title: &str, content: &Markup) -> Markup {
 
 fn traffic(overview: &Overview) -> Markup {
     let trace = overview.trace;
-    let connections = usize::try_from(overview.connections).unwrap_or_default();
     let content = html! {
         div.figure { (format!("{:.1}", overview.calls_per_second)) " calls/s" }
         p {
-            (overview.in_flight) " in flight, " (counted(connections, "connection")) ", "
+            (overview.in_flight) " in flight, " (counted(overview.connections, "connection")) ", "
             a.nowrap href="/console/sessions" { (counted(overview.sessions, "session")) }
+            @if overview.session_store.kind == "redis" { " of this process" }
         }
         p.muted {
             a href="/console/calls" { (counted(trace.records, "call")) } " in " (bytes(trace.bytes as u64))
@@ -166,7 +166,6 @@ fn fleet(overview: &Overview) -> Markup {
     let Some(replicas) = overview.replicas else {
         return Markup::default();
     };
-    let replicas = usize::try_from(replicas).unwrap_or_default();
     let content = if replicas == 0 {
         html! { p { a href="/console/fleet" { (badge(BadgeKind::Warning, "no heartbeat yet")) } } }
     } else {

@@ -10,11 +10,13 @@ use crate::{
     auth::AdminPrincipal,
     config::AdminRole,
     console::{
+        call_row::session_calls,
         form::{FormFields, csrf_field},
         format::{calls_with, item_address, parameter},
         page::{BadgeKind, Page, badge, table},
     },
-    error::{ApiError, ErrorReason},
+    error::ApiError,
+    observe::trace::TraceFilter,
     state::App,
     timestamp::{milliseconds, rfc3339_ms},
     view::{
@@ -30,15 +32,17 @@ const LISTED_SESSIONS: usize = 100;
 
 /// Shows the sessions that were used last.
 pub(in crate::console) async fn list(State(app): State<App>) -> Page {
-    let list = sessions::newest(&app, LISTED_SESSIONS).await.sessions;
-    let all = app.snapshot().sessions.store().count();
+    let mut list = sessions::newest(&app, LISTED_SESSIONS + 1).await.sessions;
+    let has_more = list.len() > LISTED_SESSIONS;
+    list.truncate(LISTED_SESSIONS);
     let rows = html! { @for session in &list { (row(session)) } };
     let body = html! {
         @if list.is_empty() {
             p { "No session yet. A session begins with the first call of an agent." }
         } @else {
-            @if list.len() == LISTED_SESSIONS && all > LISTED_SESSIONS {
-                p.muted { "The last " (LISTED_SESSIONS) " of " (all) " sessions." }
+            @if has_more {
+                p.muted { "The last " (LISTED_SESSIONS) " sessions. This process has "
+                    (app.snapshot().sessions.store().count()) "." }
             }
             (table("Sessions by last call",
                 &["Session", "Agent", "Caller", "Found by", "Prompts", "Calls", "Last call"], &rows))
@@ -47,7 +51,7 @@ pub(in crate::console) async fn list(State(app): State<App>) -> Page {
     Page::new("Sessions", body).under(LIST)
 }
 
-/// Shows one session.
+/// Shows one session, or redirects to its calls if only these are kept.
 ///
 /// # Errors
 ///
@@ -57,17 +61,19 @@ pub(in crate::console) async fn show(
     Path(id): Path<String>,
     principal: AdminPrincipal,
     fields: FormFields,
-) -> Result<Page, ApiError> {
-    let Some(details) = sessions::find(&app, &id, fields.find("caller")).await else {
-        let message = "no session has this id";
-        return Err(ApiError::new(ErrorReason::UnknownSession, message));
+) -> Result<Response, ApiError> {
+    let caller = fields.find("caller");
+    let details = match sessions::find(&app, &id, caller).await {
+        Ok(details) => details,
+        Err(error) => return calls_of_ended(&app, &id, caller).ok_or(error),
     };
     let body = html! {
         (detail_list(&details))
         (kept_calls(&details))
         (watch_form(&app, &principal, &details.session))
     };
-    Ok(Page::new(format!("Session {id}"), body).under(LIST))
+    let page = Page::new(format!("Session {id}"), body).under(LIST);
+    Ok(page.into_response())
 }
 
 /// Keeps the content of a session for a while.
@@ -89,6 +95,18 @@ pub(in crate::console) async fn watch(
     let reason = fields.get("reason").to_owned();
     content::watch(&app, &principal, id, caller, (minutes, reason))?;
     Ok(Redirect::to(&address).into_response())
+}
+
+/// Returns a redirect to the calls of a session without state; `None` if none is kept.
+fn calls_of_ended(app: &App, id: &str, caller: Option<&str>) -> Option<Response> {
+    let calls = match caller {
+        Some(key) => session_calls(id, key),
+        None => calls_with("session", id),
+    };
+    let (_, query) = calls.split_once('?')?;
+    let filter = TraceFilter::from_query(query, &[]).ok()?;
+    let kept = app.resources.trace.list(&filter, None, 1).calls;
+    (!kept.is_empty()).then(|| Redirect::to(&calls).into_response())
 }
 
 /// Returns the watches of a session, and the form for another one.
@@ -143,7 +161,7 @@ fn detail_list(details: &SessionDetails) -> Markup {
     html! {
         p {
             a data-up href=(LIST) { "All sessions" } " · "
-            a href=(calls_of(session)) { "Calls of this session" }
+            a href=(session_calls(&session.id, &session.caller)) { "Calls of this session" }
         }
         dl {
             dt { "Agent" } dd { (session.agent) }
@@ -173,7 +191,8 @@ fn detail_list(details: &SessionDetails) -> Markup {
 /// Shows the tools and tokens of the calls that the live trace keeps.
 fn kept_calls(details: &SessionDetails) -> Markup {
     let kept = &details.kept;
-    let calls = calls_of(&details.session);
+    let session = &details.session;
+    let calls = session_calls(&session.id, &session.caller);
     let rows = html! {
         @for tool in &kept.tools {
             tr {
@@ -190,15 +209,6 @@ fn kept_calls(details: &SessionDetails) -> Markup {
         @if kept.tools.is_empty() { p { "No tool was called." } } @else {
             (table("Tools by name", &["Tool", "Calls", "Denied"], &rows))
         }
-    }
-}
-
-/// Returns the address of the list of a session's calls.
-fn calls_of(session: &SessionInfo) -> String {
-    let calls = calls_with("session", &session.id);
-    match session.caller.as_str() {
-        "" => calls,
-        key => format!("{calls}&caller={key}"),
     }
 }
 

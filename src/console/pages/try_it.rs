@@ -25,9 +25,10 @@ use crate::{
     test_case::AgentAction,
     trial::{ExtraKeys, TrialReport, differences, display_value},
     view::{
+        MAX_REQUEST_SECONDS,
         config::{self, RevisionView},
         content::view_content,
-        recorded_call::RecordedCall,
+        recorded_call::{MAX_ANSWERS, RecordedCall},
         trial::{Trial, TrialMode, Trials},
     },
 };
@@ -55,18 +56,22 @@ pub(in crate::console) async fn show(
     fields: FormFields,
 ) -> Result<Page, ApiError> {
     let call = fields.get("call");
-    let input = match call {
+    let recorded = match call {
         "" => None,
-        id => input_of_call(&app, &principal, id)?,
+        id => recorded_call(&app, &principal, id)?,
     };
+    let answers = recorded.as_ref().map(|recorded| recorded.answers.len());
+    let fields = recorded.map(|recorded| Value::Object(recorded.into_fields("body")));
+    let input = fields.map(|fields| format!("{fields:#}"));
     let trial = Trial {
         input: input.as_deref().unwrap_or(EXAMPLE),
         mode: TrialMode::DryRun,
         version: None,
     };
     let body = html! {
-        @if input.is_some() {
+        @if let Some(answers) = answers {
             p role="status" { "The call with its masked request and the answers of the model API." }
+            (omitted_answers(answers))
         } @else if !call.is_empty() {
             p role="status" { "The content of this call is not kept." }
         }
@@ -114,18 +119,27 @@ fn page(body: Markup) -> Page {
     Page::new("Try it", body).under(ADDRESS)
 }
 
-/// Returns a call, with the answers of the model API, as input of a trial. That is logged as a
-/// view of content.
-fn input_of_call(
+/// Returns a call with the answers of the model API. That is logged as a view of content.
+fn recorded_call(
     app: &App,
     principal: &AdminPrincipal,
     id: &str,
-) -> Result<Option<String>, ApiError> {
+) -> Result<Option<RecordedCall>, ApiError> {
     let content = view_content(app, principal, id, REASON)?;
-    let call = app.resources.trace.find(id);
-    let recorded = call.zip(content);
-    let recorded = recorded.and_then(|(call, content)| RecordedCall::new(&call, &content));
-    Ok(recorded.map(|recorded| format!("{:#}", Value::Object(recorded.into_fields("body")))))
+    let recorded = app.resources.trace.find(id).zip(content);
+    Ok(recorded.and_then(|(call, content)| RecordedCall::new(&call, &content)))
+}
+
+/// Returns a note on answers of a call that its action cannot have.
+pub(super) fn omitted_answers(answers: usize) -> Markup {
+    html! {
+        @if answers > MAX_ANSWERS {
+            p.problem {
+                "It has the first " (MAX_ANSWERS) " of " (answers) " answers of the model API. The mock has none "
+                "for a further request."
+            }
+        }
+    }
 }
 
 fn form(app: &App, principal: &AdminPrincipal, trial: Trial<'_>) -> Markup {
@@ -147,7 +161,7 @@ fn form(app: &App, principal: &AdminPrincipal, trial: Trial<'_>) -> Markup {
             }
             @if may_run {
                 @let longest = longest_timeout(&app.snapshot().config);
-                p.hint { "Each hook may run until its timeout, in the config in use at most " (longest.as_secs_f32()) " s for each event." }
+                p.hint { "Each hook may run until its timeout, in the config in use at most " (longest.as_secs_f32()) " s for each event. The trial ends within " (MAX_REQUEST_SECONDS) " s." }
             } @else {
                 p.hint { "Running hooks needs the role " code { "operator" } "." }
             }

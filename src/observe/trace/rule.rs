@@ -14,12 +14,9 @@ use utoipa::ToSchema;
 use super::histogram::DurationHistogram;
 use crate::{
     event::EventName,
-    observe::TimeBuckets,
+    observe::HourlyCounts,
     timestamp::{now_ms, rfc3339_ms},
 };
-
-/// Time of one bucket of the counts of the last day.
-const BUCKET_WIDTH: Duration = Duration::from_hours(1);
 
 /// One policy or hook, as it is written in the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -67,7 +64,7 @@ pub struct TracedRule {
 }
 
 /// Counts of one rule since the start of the process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct RuleStatistics {
     asked: AtomicU64,
     skipped: AtomicU64,
@@ -82,12 +79,12 @@ pub(crate) struct RuleStatistics {
 }
 
 /// Counts of one rule by the hour.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct DayStatistics {
-    asked: TimeBuckets<24>,
-    acted: TimeBuckets<24>,
-    would_have: TimeBuckets<24>,
-    failed: TimeBuckets<24>,
+    asked: HourlyCounts,
+    acted: HourlyCounts,
+    would_have: HourlyCounts,
+    failed: HourlyCounts,
 }
 
 /// Effect of a run for the statistics.
@@ -164,15 +161,6 @@ impl RuleIdentity {
 }
 
 impl DayStatistics {
-    fn new(now: Instant) -> Self {
-        Self {
-            asked: TimeBuckets::new(BUCKET_WIDTH, now),
-            acted: TimeBuckets::new(BUCKET_WIDTH, now),
-            would_have: TimeBuckets::new(BUCKET_WIDTH, now),
-            failed: TimeBuckets::new(BUCKET_WIDTH, now),
-        }
-    }
-
     fn counts(&self) -> RuleCounts {
         let now = Instant::now();
         RuleCounts {
@@ -180,22 +168,6 @@ impl DayStatistics {
             acted: self.acted.sum(now),
             would_have: self.would_have.sum(now),
             failed: self.failed.sum(now),
-        }
-    }
-}
-
-impl Default for RuleStatistics {
-    fn default() -> Self {
-        Self {
-            asked: AtomicU64::new(0),
-            skipped: AtomicU64::new(0),
-            acted: AtomicU64::new(0),
-            would_have: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            last_asked: AtomicU64::new(0),
-            last_acted: AtomicU64::new(0),
-            durations: DurationHistogram::default(),
-            last_day: DayStatistics::new(Instant::now()),
         }
     }
 }
@@ -221,7 +193,7 @@ impl TracedRule {
         let (day, now) = (&statistics.last_day, Instant::now());
         let now_ms = now_ms();
         statistics.last_asked.fetch_max(now_ms, Ordering::Relaxed);
-        let count = |total: &AtomicU64, by_hour: &TimeBuckets<24>| {
+        let count = |total: &AtomicU64, by_hour: &HourlyCounts| {
             total.fetch_add(times, Ordering::Relaxed);
             by_hour.add_many(now, times);
         };

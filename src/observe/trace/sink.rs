@@ -240,7 +240,7 @@ impl TraceSink {
                 }
             }
             ExchangeEvent::PromptSent { received, sent } => {
-                let session = exchange.session_id.as_str();
+                let session = (&*exchange.caller.key, &*exchange.session_id);
                 let store = Arc::clone(&self.store);
                 if let Some(call) = &mut self.call {
                     call.detail.prompt_cache = store.prompts.record(session, *received, *sent);

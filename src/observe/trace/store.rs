@@ -158,14 +158,15 @@ impl TraceStore {
                 break;
             }
             scanned.records += 1;
-            let (newest, _) = range.unwrap_or((record.started_ms, 0));
-            range = Some((newest, record.started_ms));
+            let started = record.started_ms;
+            let (oldest, newest) = range.unwrap_or((started, started));
+            range = Some((started.min(oldest), started.max(newest)));
             if filter.matches(&record) {
                 calls.push(record);
             }
         }
-        scanned.to = range.map(|(newest, _)| rfc3339_ms(newest));
-        scanned.from = range.map(|(_, oldest)| rfc3339_ms(oldest));
+        scanned.from = range.map(|(oldest, _)| rfc3339_ms(oldest));
+        scanned.to = range.map(|(_, newest)| rfc3339_ms(newest));
         let last = calls.last().map(|record| record.seq);
         CallPage {
             next: last.filter(|_| has_more),

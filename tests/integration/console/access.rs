@@ -350,3 +350,40 @@ async fn unknown_session_cookies_are_refused() {
         assert_eq!(agent.get("/metrics").await.status, 401, "{cookie}");
     }
 }
+
+#[tokio::test]
+async fn a_link_of_another_site_opens_a_page_and_nothing_else() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, "").await;
+    let send = async |agent: Agent, path: &str, site: &str, mode: &str, dest: &str| {
+        let agent = agent.sending("sec-fetch-site", site);
+        let agent = agent.sending("sec-fetch-mode", mode);
+        agent.sending("sec-fetch-dest", dest).get(path).await.status
+    };
+    let operator = || gateway.operator();
+
+    for site in ["cross-site", "same-site"] {
+        for path in ["/console/", "/console/calls", "/overview"] {
+            let opened = send(operator(), path, site, "navigate", "document").await;
+            assert_eq!(opened, 200, "{site} {path}");
+        }
+        for (mode, dest) in [
+            ("navigate", "iframe"),
+            ("navigate", "object"),
+            ("no-cors", "image"),
+            ("no-cors", "script"),
+            ("cors", "empty"),
+            ("cors", "document"),
+        ] {
+            let refused = send(operator(), "/console/", site, mode, dest).await;
+            assert_eq!(refused, 403, "{site} {mode} {dest}");
+        }
+        let agent = gateway.agent();
+        let refused = send(agent, "/v1beta/models", site, "navigate", "document").await;
+        assert_eq!(refused, 403, "{site}");
+        let form = operator().sending("sec-fetch-site", site);
+        let form = form.sending("sec-fetch-mode", "navigate");
+        let form = form.sending("sec-fetch-dest", "document");
+        assert_eq!(form.post("/reload", "").await.status, 403, "{site}");
+    }
+}

@@ -122,10 +122,13 @@ async fn a_session_without_state_links_to_its_calls() {
     assert_eq!(found, "transient", "{record:#}");
     let session = record["session"].as_str().unwrap();
     let key = record["caller_key"].as_str().unwrap();
-    let link = format!("/console/calls?session={session}&amp;caller={key}\"");
-    assert_eq!(page.matches(&link).count(), 2, "{link}: {page}");
-    let link = format!("/console/calls?session={session}&caller={key}");
-    let listed = Browser::at(&gateway).get(&link).await.html;
+    let address = format!("/console/sessions/{session}?caller={key}");
+    assert!(page.contains(&address), "{address}: {page}");
+    let browser = Browser::at(&gateway);
+    let redirect = browser.get(&address).await;
+    let calls = format!("/console/calls?session={session}&caller={key}");
+    assert_eq!(redirect.header("location"), calls);
+    let listed = browser.get(&calls).await.html;
     assert_eq!(listed.matches("data-row href").count(), 1, "{listed}");
 }
 

@@ -457,3 +457,66 @@ async fn distant_changes_of_a_request_are_shown_apart() {
     assert!(between.contains("first"), "{diff}");
     assert!(behind.contains("last"), "{diff}");
 }
+
+/// Makes a call whose request a policy edits, with all content kept, and returns the difference of
+/// the request on its page.
+async fn request_difference(gateway: &TestGateway, body: &Value) -> String {
+    let answer = gateway.agent().generate("m", body).await;
+    let id = answer.header("x-hookgate-request-id");
+    let path = format!("/calls/{id}/content");
+    until(&gateway.operator(), &path, |found| found["id"].is_string()).await;
+    let path = format!("/console/calls/{id}?content=1");
+    let page = Browser::at(gateway).get(&path).await.html;
+    let (_, difference) = page.split_once("What was changed in the request").unwrap();
+    difference.to_owned()
+}
+
+#[tokio::test]
+async fn a_change_behind_long_texts_of_a_request_is_shown() {
+    let upstream = upstream_with_text("ok").await;
+    let policy = "policies: [{ policy: tool_guard, deny: [removed_tool] }]\n";
+    let gateway = TestGateway::start(&upstream, &format!("{KEEP_DENIED}{policy}")).await;
+    let mut body = prompt(&"long ".repeat(50_000));
+    body["tools"] =
+        json!([{ "functionDeclarations": [{ "name": "removed_tool" }, { "name": "b" }] }]);
+
+    let difference = request_difference(&gateway, &body).await;
+
+    assert!(difference.contains("removed_tool"), "{difference}");
+    assert!(!difference.contains("is cut at"), "{difference}");
+}
+
+#[tokio::test]
+async fn a_long_change_of_a_request_is_cut_with_a_note() {
+    let upstream = upstream_with_text("ok").await;
+    let messages = json!({ "messages": [{ "role": "user", "content": "rewritten" }] });
+    let rewriter = hook::printing("rewriter", &hook::request(&messages));
+    let config = format!(
+        "{KEEP_DENIED}{}",
+        hook::config(&[("BeforeModel", rewriter)])
+    );
+    let gateway = TestGateway::start(&upstream, &config).await;
+
+    let difference = request_difference(&gateway, &prompt(&"long ".repeat(50_000))).await;
+
+    assert!(
+        difference.contains("is cut at 204800 characters."),
+        "no note"
+    );
+    assert!(difference.len() < 300_000, "{}", difference.len());
+}
+
+#[tokio::test]
+async fn a_change_of_masked_texts_only_is_not_an_empty_box() {
+    let upstream = upstream_with_text("ok").await;
+    let policy = "policies: [{ policy: redact, detect: [email] }]\n";
+    let gateway = TestGateway::start(&upstream, &format!("{KEEP_DENIED}{policy}")).await;
+
+    let difference = request_difference(&gateway, &prompt("mail bob@example.com")).await;
+
+    assert!(
+        difference.contains("The kept texts are equal"),
+        "{difference}"
+    );
+    assert!(!difference.contains("<pre class=\"diff\""), "{difference}");
+}

@@ -246,7 +246,7 @@ async fn a_session_has_the_tools_and_tokens_of_its_kept_calls() {
         "{kept:#}"
     );
     assert!(page.contains(&format!(" {total} tokens")), "{page}");
-    let calls = "/console/calls?session=my-session&amp;tool=shell";
+    let calls = "/console/calls?session=my-session&amp;caller=&amp;tool=shell";
     assert!(page.contains(calls), "{page}");
 }
 
@@ -282,7 +282,10 @@ async fn the_list_of_sessions_has_the_number_of_all() {
 
     let list = Browser::at(&gateway).get("/console/sessions").await.html;
 
-    assert!(list.contains("The last 100 of 101 sessions."), "{list}");
+    assert!(
+        list.contains("The last 100 sessions. This process has 101."),
+        "{list}"
+    );
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{logged_in, with_users};
-use crate::harness::{Agent, ServerProcess, TestGateway, Upstream, hook};
+use crate::harness::{Agent, Browser, ServerProcess, TestGateway, Upstream, hook};
 
 fn guard_config() -> String {
     let guard = "grep -q secret && { touch ran; echo no >&2; exit 2; }; exit 0";
@@ -225,4 +225,31 @@ async fn a_trial_shows_what_an_observing_policy_would_edit_and_what_did_not_run(
         "{page}"
     );
     assert!(page.contains("is called 1 time<"), "{page}");
+}
+
+#[tokio::test]
+async fn the_timeline_of_a_trial_has_no_link_to_calls_of_its_session() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, &guard_config()).await;
+    let operator = logged_in(&gateway, "olga").await;
+    let csrf = operator.csrf("/console/try").await;
+    let input = json!({ "contents": [{ "parts": [{ "text": "hello" }] }] }).to_string();
+
+    let fields = [("csrf", &*csrf), ("input", &input), ("mode", "run")];
+    let page = operator.post("/console/try", &fields).await.html;
+
+    assert!(page.contains(", found by "), "{page}");
+    assert!(!page.contains("/console/calls?session="), "{page}");
+}
+
+#[tokio::test]
+async fn the_form_of_a_trial_names_the_time_of_a_request() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, "").await;
+    let browser = Browser::at(&gateway);
+
+    for page in ["try", "config"] {
+        let html = browser.get(&format!("/console/{page}")).await.html;
+        assert!(html.contains("within 60 s"), "{page}: {html}");
+    }
 }

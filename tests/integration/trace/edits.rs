@@ -2,8 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{MODEL, event, record, rule, text_answer, until};
-use crate::harness::{TestGateway, Upstream, hook, prompt, respond};
+use super::{MODEL, calls, event, record, rule, text_answer, until};
+use crate::{
+    callers::auth,
+    harness::{TestGateway, Upstream, hook, prompt, respond},
+};
 
 const REDACT: &str = "policies: [{ policy: redact, detect: [aws_key] }]\n";
 const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
@@ -187,5 +190,40 @@ async fn a_call_whose_request_derived_events_change_is_edited() {
             recorded.iter().any(|recorded| recorded == id),
             "{name} {kind}: {recorded:?}"
         );
+    }
+}
+
+#[tokio::test]
+async fn the_prompt_cache_of_a_session_is_that_of_its_caller() {
+    let upstream = Upstream::answering(&text_answer("hello")).await;
+    let config = auth(&[("one", ""), ("two", "")]) + REDACT;
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let agent = gateway.agent().sending("x-hookgate-session", "shared");
+    let mut effects = Vec::new();
+
+    for key in ["one-key", "two-key", "one-key"] {
+        let agent = agent.clone().sending("x-hookgate-key", key);
+        let answer = agent.generate(MODEL, &prompt("hello")).await;
+        let record = record(&gateway, answer.header("x-hookgate-request-id")).await;
+        effects.push(record["detail"]["prompt_cache"].is_object());
+    }
+
+    assert_eq!(effects, [false, false, true]);
+}
+
+#[tokio::test]
+async fn a_reported_event_that_a_hook_leaves_as_it_is_is_not_edited() {
+    let upstream = Upstream::mock().await;
+    for (context, action) in [("", "pass"), ("noted", "edit")] {
+        let output = json!({ "hookSpecificOutput": { "additionalContext": context } });
+        let hooks = hook::config(&[("AfterTool", hook::printing("look", &output))]);
+        let gateway = TestGateway::start(&upstream, &hooks).await;
+        let event = json!({ "hook_event_name": "AfterTool", "session_id": "s",
+            "tool_name": "shell", "tool_input": {}, "tool_response": { "llmContent": "a" } });
+
+        gateway.agent().report(&event, "").await;
+
+        let listed = calls(&gateway, "", 1).await;
+        assert_eq!(listed["calls"][0]["action"], action, "{listed:#}");
     }
 }

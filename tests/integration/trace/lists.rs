@@ -4,7 +4,7 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
 use super::{MODEL, calls, event, record, rule, text_answer, tool_call_answer};
-use crate::harness::{Browser, TestGateway, Upstream, chunked_head, prompt, write_chunk};
+use crate::harness::{Browser, TestGateway, Upstream, chunked_head, hook, prompt, write_chunk};
 
 const GUARDS: &str = r#"hooksConfig: { disabled: [off] }
 policies:
@@ -380,4 +380,48 @@ async fn a_stream_that_breaks_off_is_listed_and_found_as_truncated() {
         let wrong = gateway.operator().get("/calls?ended=early").await;
         assert_eq!(wrong.status, 400);
     }
+}
+
+#[tokio::test]
+async fn decisions_of_other_kinds_are_groups_of_their_own() {
+    let upstream = Upstream::mock().await;
+    let command = "grep -q first && decision=ask || decision=deny; \
+        echo \"{\\\"decision\\\":\\\"$decision\\\",\\\"reason\\\":\\\"no\\\"}\"";
+    let hooks = hook::config(&[("BeforeTool", hook::command("guard", command))]);
+    let gateway = TestGateway::start(&upstream, &hooks).await;
+
+    for argument in ["first", "second"] {
+        let event = json!({ "hook_event_name": "BeforeTool", "session_id": "s",
+            "tool_name": "shell", "tool_input": { "argument": argument } });
+        gateway.agent().report(&event, "").await;
+    }
+    calls(&gateway, "", 2).await;
+
+    let denials = gateway.operator().get("/denials").await.json();
+    let groups = denials["groups"].as_array().unwrap();
+    let mut actions: Vec<&str> = groups
+        .iter()
+        .filter_map(|group| group["action"].as_str())
+        .collect();
+    actions.sort_unstable();
+    assert_eq!(actions, ["ask", "deny"], "{denials:#}");
+}
+
+#[tokio::test]
+async fn the_range_of_a_list_begins_before_its_end() {
+    let upstream = Upstream::mock().await;
+    let command = "grep -q slow && sleep 1; exit 0";
+    let hooks = hook::config(&[("BeforeModel", hook::command("look", command))]);
+    let gateway = TestGateway::start(&upstream, &hooks).await;
+    let slow = gateway.agent();
+    let slow = tokio::spawn(async move { slow.generate(MODEL, &prompt("slow")).await });
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    gateway.agent().generate(MODEL, &prompt("fast")).await;
+    slow.await.unwrap();
+
+    let list = calls(&gateway, "", 2).await;
+
+    let scanned = &list["scanned"];
+    let (from, to) = (scanned["from"].as_str(), scanned["to"].as_str());
+    assert!(from.unwrap() < to.unwrap(), "{scanned}");
 }

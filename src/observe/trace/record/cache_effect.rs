@@ -77,16 +77,16 @@ impl PromptCache {
         MAX_SESSIONS * (size_of::<PromptPair>() + size_of::<[usize; 8]>())
     }
 
-    /// Compares a prompt with the last one of its session, and stores it. `sent` is `None` if
+    /// Compares a prompt with the last one of its caller's session, and stores it. `sent` is `None` if
     /// the agent's prompt goes upstream unedited. Returns `None` if the agent's prompt does not
     /// begin like its last one, so that nothing was cached.
     pub(crate) fn record(
         &self,
-        session: &str,
+        (caller, session): (&str, &str),
         received: PromptParts<'_>,
         sent: Option<PromptParts<'_>>,
     ) -> Option<CacheEffect> {
-        let key = self.hash([session.as_bytes()]);
+        let key = self.hash([caller.as_bytes(), session.as_bytes()]);
         let last = self.last.lock().get(&key).copied();
         // Most prompts begin like the last one of their session, so they are read once.
         let (is_continued, digest) = self.digest(received, last.map(|last| last.received));
@@ -174,6 +174,8 @@ fn common_prefix(one: PromptParts<'_>, other: PromptParts<'_>) -> usize {
 mod tests {
     use super::*;
 
+    const SESSION: (&str, &str) = ("caller", "session");
+
     fn prompt(contents: &str) -> PromptParts<'_> {
         PromptParts {
             head: [b"system", b"tools"],
@@ -185,15 +187,18 @@ mod tests {
     fn a_first_request_has_no_cache() {
         let cache = PromptCache::new();
 
-        assert_eq!(cache.record("s", prompt("[1]"), Some(prompt("[2]"))), None);
+        assert_eq!(
+            cache.record(SESSION, prompt("[1]"), Some(prompt("[2]"))),
+            None
+        );
     }
 
     #[test]
     fn an_edit_that_is_the_same_each_time_invalidates_nothing() {
         let cache = PromptCache::new();
-        cache.record("s", prompt("[\"key\"]"), Some(prompt("[\"***\"]")));
+        cache.record(SESSION, prompt("[\"key\"]"), Some(prompt("[\"***\"]")));
 
-        let effect = cache.record("s", prompt("[\"key\",2]"), Some(prompt("[\"***\",2]")));
+        let effect = cache.record(SESSION, prompt("[\"key\",2]"), Some(prompt("[\"***\",2]")));
 
         let effect = effect.unwrap();
         assert_eq!((effect.prefix_bytes, effect.invalidated_bytes), (17, 0));
@@ -202,9 +207,13 @@ mod tests {
     #[test]
     fn an_edit_of_an_earlier_message_invalidates_what_follows() {
         let cache = PromptCache::new();
-        cache.record("s", prompt("[\"aaaa\"]"), None);
+        cache.record(SESSION, prompt("[\"aaaa\"]"), None);
 
-        let effect = cache.record("s", prompt("[\"aaaa\",2]"), Some(prompt("[\"aXaa\",2]")));
+        let effect = cache.record(
+            SESSION,
+            prompt("[\"aaaa\",2]"),
+            Some(prompt("[\"aXaa\",2]")),
+        );
 
         let effect = effect.unwrap();
         assert_eq!((effect.prefix_bytes, effect.invalidated_bytes), (18, 4));
@@ -214,9 +223,9 @@ mod tests {
     #[test]
     fn an_edit_of_the_new_message_invalidates_nothing() {
         let cache = PromptCache::new();
-        cache.record("s", prompt("[1]"), None);
+        cache.record(SESSION, prompt("[1]"), None);
 
-        let effect = cache.record("s", prompt("[1,2]"), Some(prompt("[1,3]")));
+        let effect = cache.record(SESSION, prompt("[1,2]"), Some(prompt("[1,3]")));
 
         assert_eq!(effect.unwrap().invalidated_bytes, 0);
     }
@@ -224,8 +233,11 @@ mod tests {
     #[test]
     fn a_history_that_the_agent_rewrote_is_not_an_edit() {
         let cache = PromptCache::new();
-        cache.record("s", prompt("[1]"), None);
+        cache.record(SESSION, prompt("[1]"), None);
 
-        assert_eq!(cache.record("s", prompt("[5]"), Some(prompt("[6]"))), None);
+        assert_eq!(
+            cache.record(SESSION, prompt("[5]"), Some(prompt("[6]"))),
+            None
+        );
     }
 }

@@ -40,8 +40,9 @@ impl OutputFields {
         ];
         let bits = own.into_iter().enumerate();
         let mut fields = Self(bits.fold(0, |sum, (bit, is_set)| sum | u16::from(is_set) << bit));
-        for name in output.hook_specific_output.keys() {
-            if name != "hookEventName" {
+        for (name, value) in &output.hook_specific_output {
+            let adds_nothing = name == "additionalContext" && value == "";
+            if name != "hookEventName" && !adds_nothing {
                 fields.insert(name);
             }
         }
@@ -60,10 +61,12 @@ impl OutputFields {
         Self(self.0 | other.0)
     }
 
-    /// Returns whether a field edits what the event is about, or adds to it.
+    /// Returns whether a field edits what the event is about, or adds to it. Other fields have no
+    /// effect.
     pub(crate) const fn has_edit(self) -> bool {
         const FIRST_EDIT: u16 = 6;
-        self.0 >> FIRST_EDIT != 0
+        const OTHER: u16 = 1 << (NAMES.len() - 1);
+        (self.0 & !OTHER) >> FIRST_EDIT != 0
     }
 
     fn insert(&mut self, name: &str) {

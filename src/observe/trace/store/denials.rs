@@ -1,10 +1,10 @@
-//! Denials, grouped by rule, reason and tool. They survive the eviction of their calls.
+//! Denials, grouped by rule, decision, reason and tool. They survive the eviction of their calls.
 
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, VecDeque},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use serde::Serialize;
@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use crate::{
     event::{Action, EventName},
     observe::{
-        TimeBuckets,
+        HourlyCounts,
         trace::{record::reason_text::ReasonText, rule::RulePosition},
         truncated,
     },
@@ -41,9 +41,6 @@ pub(crate) const MIN_CUT_NAME_BYTES: usize = MAX_NAME_BYTES - 3;
 /// Bound of one group, with all names and the reason at their longest.
 const MAX_GROUP_BYTES: usize = 4 * 1024;
 
-/// Time of one bucket of the counts of the last day.
-const BUCKET_WIDTH: Duration = Duration::from_hours(1);
-
 /// One denial of a rule.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Denial<'a> {
@@ -57,7 +54,7 @@ pub(crate) struct Denial<'a> {
     pub(crate) request: &'a Arc<str>,
 }
 
-/// Denials of one rule, for one reason, of one tool.
+/// Denials of one rule by one decision, for one reason, of one tool.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct DenialGroup {
     /// Name of the policy or hook.
@@ -108,13 +105,14 @@ pub(crate) struct DenialTable {
 #[derive(Debug)]
 struct CountedGroup {
     group: DenialGroup,
-    last_day: TimeBuckets<24>,
+    last_day: HourlyCounts,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct GroupKey {
     rule: Arc<str>,
     event: EventName,
+    action: Action,
     reason: Option<Box<str>>,
     tool: Option<Box<str>>,
 }
@@ -129,6 +127,7 @@ impl DenialTable {
         let key = GroupKey {
             rule: Arc::from(truncated(denial.rule, MAX_RULE_NAME_BYTES)),
             event: denial.event,
+            action: denial.action,
             reason: denial.reason.map(|reason| reason.sha256.clone()),
             tool: denial
                 .tool
@@ -141,7 +140,7 @@ impl DenialTable {
         let entry = self.groups.entry(key);
         let counted = entry.or_insert_with_key(|key| CountedGroup {
             group: DenialGroup::new(key, denial, now_ms),
-            last_day: TimeBuckets::new(BUCKET_WIDTH, now),
+            last_day: HourlyCounts::default(),
         });
         counted.last_day.add(now);
         counted.group.add(denial, now_ms);

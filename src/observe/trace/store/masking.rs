@@ -27,6 +27,11 @@ pub struct MaskedBody {
 }
 
 impl MaskedBody {
+    /// Returns the body as JSON, if it is kept.
+    pub fn value(&self) -> Option<Value> {
+        serde_json::from_str(self.body.as_ref()?.get()).ok()
+    }
+
     /// A body of this size that is not kept.
     pub(crate) const fn omitted(bytes: usize) -> Self {
         Self {

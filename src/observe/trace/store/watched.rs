@@ -1,7 +1,10 @@
 //! Sessions whose content is kept on purpose, for a while and with a reason.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
     time::SystemTime,
 };
 
@@ -77,17 +80,22 @@ impl WatchedSessions {
         self.has_any()
             && !session.is_empty()
             && self
-                .list(SystemTime::now())
+                .current(SystemTime::now())
                 .iter()
                 .any(|watch| watch.includes(session, caller))
     }
 
-    /// Returns the watches that have not ended, and removes the others.
+    /// Returns the watches that have not ended.
     pub(crate) fn list(&self, now: SystemTime) -> Vec<SessionWatch> {
+        self.current(now).clone()
+    }
+
+    /// Removes the watches that have ended, and locks the others.
+    fn current(&self, now: SystemTime) -> MutexGuard<'_, Vec<SessionWatch>> {
         let mut watches = self.watches.lock();
         watches.retain(|watch| watch.until > now);
         self.has_any.store(!watches.is_empty(), Ordering::Relaxed);
-        watches.clone()
+        watches
     }
 }
 
