@@ -294,6 +294,10 @@ impl ToolNames {
         };
         let known = ToolKind::find(meant);
         let aliases: Vec<String> = match known {
+            // LLxprt Code runs a hook for `replace` on no other of its tools.
+            Some(kind) if family == ToolFamily::Llxprt && kind.gemini.contains(&wire) => {
+                vec![wire.to_owned()]
+            }
             Some(kind) => {
                 let aliases = kind.names(family).iter();
                 aliases.map(|alias| (*alias).to_owned()).collect()
@@ -346,6 +350,13 @@ mod tests {
         check(ToolFamily::Claude, "read_file", &["Read"]);
         check(ToolFamily::Claude, "replace", &["Edit", "MultiEdit"]);
         check(ToolFamily::Claude, "deploy", &[]);
+        check(
+            ToolFamily::Gemini,
+            "insert_at_line",
+            &["insert_at_line", "replace"],
+        );
+        check(ToolFamily::Llxprt, "insert_at_line", &["insert_at_line"]);
+        check(ToolFamily::Llxprt, "Edit", &["replace"]);
         let is_own = |family, wire| ToolNames::default().of(family, wire).is_own;
         assert!(is_own(ToolFamily::Claude, "Bash"));
         assert!(!is_own(ToolFamily::Claude, "bash"));
