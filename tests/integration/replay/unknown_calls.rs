@@ -181,7 +181,8 @@ async fn a_call_that_is_refused_now_is_newly_denied_although_its_agent_disconnec
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_was_aborted_within_its_request_is_unknown() {
-    let upstream = endless_upstream().await;
+    let upstream =
+        Upstream::raw(|_, mut socket| async move { wait_until_closed(&mut socket).await }).await;
     let gateway = recording_gateway(&upstream, "timeouts: { drain: 100ms }\n").await;
     let begin = stream::iter([Ok::<_, io::Error>("{\"contents\":[")]);
     let body = Body::wrap_stream(begin.chain(stream::pending()));
