@@ -113,39 +113,26 @@ async fn concurrent_calls_do_not_exceed_the_call_limit() {
 
 #[tokio::test]
 async fn policies_without_a_name_count_apart() {
-    let upstream = Upstream::mock().await;
-    let config = "policies:\n\
+    let policies = "policies:\n\
         - { policy: request_limits, max_calls: 2 }\n\
         - { policy: request_limits, max_calls: 3 }\n";
-    let gateway = TestGateway::start(&upstream, config).await;
-    let agent = gateway.agent().sending("x-hookgate-session", "one");
-
-    let denials = [
-        is_denied(&agent).await,
-        is_denied(&agent).await,
-        is_denied(&agent).await,
-    ];
-
-    assert_eq!(denials, [false, false, true]);
-}
-
-#[tokio::test]
-async fn hooks_without_a_name_count_apart_from_policies_and_each_other() {
-    let upstream = Upstream::mock().await;
-    let config = "policies: [{ policy: request_limits, max_calls: 3 }]\n\
+    let hooks = "policies: [{ policy: request_limits, max_calls: 3 }]\n\
         hooks: { BeforeModel: [{ hooks: [\
           { type: builtin, policy: request_limits, max_calls: 2 },\
           { type: builtin, policy: request_limits, max_calls: 3 }] }] }\n";
-    let gateway = TestGateway::start(&upstream, config).await;
-    let agent = gateway.agent().sending("x-hookgate-session", "one");
+    for config in [policies, hooks] {
+        let upstream = Upstream::mock().await;
+        let gateway = TestGateway::start(&upstream, config).await;
+        let agent = gateway.agent().sending("x-hookgate-session", "one");
 
-    let denials = [
-        is_denied(&agent).await,
-        is_denied(&agent).await,
-        is_denied(&agent).await,
-    ];
+        let denials = [
+            is_denied(&agent).await,
+            is_denied(&agent).await,
+            is_denied(&agent).await,
+        ];
 
-    assert_eq!(denials, [false, false, true]);
+        assert_eq!(denials, [false, false, true], "{config}");
+    }
 }
 
 #[tokio::test]
