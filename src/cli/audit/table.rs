@@ -29,6 +29,10 @@ const COLUMNS: &[(&str, &str)] = &[
     ("duration_ms", "/duration_ms"),
     ("config", "/config"),
     ("hash", "/hash"),
+];
+
+/// Names and pointers of what administrative lines are about. Their columns come last.
+const ADMIN_VALUES: [(&str, &str); 7] = [
     ("from", "/from"),
     ("to", "/to"),
     ("by", "/by"),
@@ -38,9 +42,13 @@ const COLUMNS: &[(&str, &str)] = &[
     ("reason", "/reason"),
 ];
 
+fn columns() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    COLUMNS.iter().chain(&ADMIN_VALUES)
+}
+
 /// Returns the names of the columns.
 pub(super) fn csv_header() -> String {
-    let names: Vec<&str> = COLUMNS.iter().map(|column| column.0).collect();
+    let names: Vec<&str> = columns().map(|column| column.0).collect();
     names.join(",")
 }
 
@@ -48,14 +56,7 @@ pub(super) fn csv_header() -> String {
 const LEADING_KEYS: [&str; 6] = ["kind", "event", "subject", "verdict", "action", "outcome"];
 
 /// Names and pointers of the values that follow.
-const LABELLED_VALUES: [(&str, &str); 22] = [
-    ("from", "/from"),
-    ("to", "/to"),
-    ("by", "/by"),
-    ("percent", "/percent"),
-    ("measure", "/measure"),
-    ("because", "/because"),
-    ("reason", "/reason"),
+const LABELLED_VALUES: [(&str, &str); 15] = [
     ("error", "/error"),
     ("status", "/status"),
     ("method", "/method"),
@@ -75,9 +76,7 @@ const LABELLED_VALUES: [(&str, &str); 22] = [
 
 /// Returns a record as a row of CSV.
 pub(super) fn csv_row(line: &Value) -> String {
-    let cells = COLUMNS
-        .iter()
-        .map(|(_, pointer)| cell(&text(line, pointer)));
+    let cells = columns().map(|(_, pointer)| cell(&text(line, pointer)));
     cells.collect::<Vec<_>>().join(",")
 }
 
@@ -98,7 +97,7 @@ pub(super) fn text_line(line: &Value) -> String {
         words.retain(|word| !word.is_empty());
         line_text = format!("{line_text} {}({})", escape(&part("name")), words.join(" "));
     }
-    for (name, pointer) in LABELLED_VALUES {
+    for (name, pointer) in ADMIN_VALUES.iter().chain(&LABELLED_VALUES) {
         let value = text(line, pointer);
         if !value.is_empty() {
             line_text = format!("{line_text} {name}={}", escape(&value));
@@ -163,6 +162,6 @@ mod tests {
         let expected =
             "T #7 event BeforeTool evil\\n\\u{1b}[2Jtool deny guard(ok deny 3 ms) session=s";
         assert_eq!(text, expected);
-        assert_eq!(csv_row(&line).matches(',').count(), COLUMNS.len() - 1);
+        assert_eq!(csv_row(&line).matches(',').count(), columns().count() - 1);
     }
 }
