@@ -123,15 +123,11 @@ pub async fn find(app: &App, id: &str, caller: Option<&str>) -> Result<SessionDe
     let is_wanted = |key: &SessionKey| caller.is_none_or(|begin| is_key_begin(begin, &key.caller));
     let matching = sessions.iter().filter(|(key, _)| is_wanted(key));
     let newest = matching.max_by_key(|(_, state)| state.last_seen);
-    newest.map_or_else(
-        || {
-            Err(ApiError::new(
-                ErrorReason::UnknownSession,
-                "no session has this id",
-            ))
-        },
-        |(key, state)| Ok(SessionDetails::new(app, key, state)),
-    )
+    let Some((key, state)) = newest else {
+        let message = "no session has this id";
+        return Err(ApiError::new(ErrorReason::UnknownSession, message));
+    };
+    Ok(SessionDetails::new(app, key, state))
 }
 
 impl SessionInfo {
