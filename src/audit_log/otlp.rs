@@ -21,7 +21,7 @@ use crate::{
     event::{HookStatus, Trace},
     observe::{
         Metrics,
-        otlp::{Attributes, Collector, Exporter, LogRecord, Span, SpanKind},
+        otlp::{Attributes, Exporter, LogRecord, Span, SpanKind},
     },
     service_client::ClientError,
     timestamp::whole_milliseconds,
@@ -62,16 +62,9 @@ impl RecordExporter {
         settings: &OtlpSettings,
         metrics: &Arc<Metrics>,
     ) -> Result<Self, ClientError> {
-        let collector = Collector {
-            endpoint: &settings.endpoint,
-            headers: settings.header_map(),
-            service_name: &settings.service_name,
-            traces: settings.traces,
-            logs: settings.logs,
-        };
         Ok(Self {
             settings: settings.clone(),
-            exporter: Exporter::new(&collector, metrics)?,
+            exporter: Exporter::new(settings, metrics)?,
             rejected_requests: RecordRateLimiter::default(),
             content_mask: SinkMask {
                 drop: CONTENT_FIELDS.map(str::to_owned).to_vec(),

@@ -11,13 +11,10 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
+pub use self::encode::{Attributes, LogRecord, Span, SpanKind};
 use self::{encode::Signal, exporter::SignalQueue};
-pub use self::{
-    encode::{Attributes, LogRecord, Span, SpanKind},
-    exporter::Collector,
-};
 use super::metrics::Metrics;
-use crate::service_client::ClientError;
+use crate::{config::OtlpSettings, service_client::ClientError};
 
 /// Exports spans and log records to a collector. After it is dropped, queued items are
 /// still sent for two seconds.
@@ -33,14 +30,11 @@ impl Exporter {
     /// # Errors
     ///
     /// Fails if the HTTP client cannot be built.
-    pub fn new(collector: &Collector<'_>, metrics: &Arc<Metrics>) -> Result<Self, ClientError> {
-        let queue = |signal| SignalQueue::new(collector, signal, Arc::clone(metrics));
+    pub fn new(settings: &OtlpSettings, metrics: &Arc<Metrics>) -> Result<Self, ClientError> {
+        let queue = |signal| SignalQueue::new(settings, signal, Arc::clone(metrics));
         Ok(Self {
-            traces: collector
-                .traces
-                .then(|| queue(Signal::Traces))
-                .transpose()?,
-            logs: collector.logs.then(|| queue(Signal::Logs)).transpose()?,
+            traces: settings.traces.then(|| queue(Signal::Traces)).transpose()?,
+            logs: settings.logs.then(|| queue(Signal::Logs)).transpose()?,
         })
     }
 

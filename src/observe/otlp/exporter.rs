@@ -15,11 +15,11 @@ use tokio::{
     time::sleep,
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
-use url::Url;
 
 use super::encode::{Envelope, Signal};
 use crate::{
     backoff::Backoff,
+    config::OtlpSettings,
     mutex::Mutex,
     observe::{export_failures::Export, metrics::Metrics},
     service_client::{ClientError, RequestError, client_builder, read_body},
@@ -49,21 +49,6 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Bytes of a response that are read.
 const MAX_RESPONSE_BYTES: usize = 64 * 1024;
-
-/// An OTLP collector, and what it is sent.
-#[derive(Debug)]
-pub struct Collector<'a> {
-    /// Base URL; `/v1/traces` and `/v1/logs` are appended.
-    pub endpoint: &'a Url,
-    /// Headers of every request.
-    pub headers: HeaderMap,
-    /// `service.name` of the resource.
-    pub service_name: &'a str,
-    /// True if spans are exported.
-    pub traces: bool,
-    /// True if log records are exported.
-    pub logs: bool,
-}
 
 /// Queue of one signal. Dropping it ends its task, which first sends what is queued.
 #[derive(Debug)]
@@ -109,16 +94,16 @@ pub(super) struct SendTask {
 
 impl SignalQueue {
     pub(super) fn new(
-        collector: &Collector<'_>,
+        settings: &OtlpSettings,
         signal: Signal,
         metrics: Arc<Metrics>,
     ) -> Result<Self, ClientError> {
         let client = client_builder().timeout(REQUEST_TIMEOUT).http1_only();
         let client = client.build()?;
         let json = HeaderValue::from_static("application/json");
-        let mut headers = collector.headers.clone();
+        let mut headers = settings.header_map();
         headers.insert(header::CONTENT_TYPE, json);
-        let base_url = collector.endpoint.as_str().trim_end_matches('/');
+        let base_url = settings.endpoint.as_str().trim_end_matches('/');
         let (sender, receiver) = mpsc::unbounded_channel();
         let closed = CancellationToken::new();
         let state = Arc::new(SignalState {
@@ -135,7 +120,7 @@ impl SignalQueue {
             client,
             url: format!("{base_url}/v1/{}", signal.as_str()),
             headers,
-            envelope: Envelope::new(signal, collector.service_name),
+            envelope: Envelope::new(signal, &settings.service_name),
             failing: false,
         };
         Ok(Self {
@@ -308,15 +293,8 @@ mod tests {
     use super::*;
 
     fn queue(metrics: &Arc<Metrics>) -> SignalQueue {
-        let endpoint = "http://127.0.0.1:9".parse().unwrap();
-        let collector = Collector {
-            endpoint: &endpoint,
-            headers: HeaderMap::new(),
-            service_name: "gateway",
-            traces: true,
-            logs: false,
-        };
-        SignalQueue::new(&collector, Signal::Traces, Arc::clone(metrics)).unwrap()
+        let settings = serde_json::from_str(r#"{"endpoint": "http://127.0.0.1:9"}"#).unwrap();
+        SignalQueue::new(&settings, Signal::Traces, Arc::clone(metrics)).unwrap()
     }
 
     #[test]
