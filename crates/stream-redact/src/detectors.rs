@@ -16,14 +16,15 @@ pub struct Detector {
     /// Regular expression of a match.
     pub rule: &'static str,
     pub(super) edges: Edges,
-    /// Validator of matches; without one, every match is a secret.
+    /// Validator of matches that have a maximum length; without one, every match is a secret.
     pub(super) check: Option<Validator>,
 }
 
 /// Class of byte values.
 pub(super) type Class = fn(u8) -> bool;
 
-/// Bytes that may not be adjacent to a match.
+/// Bytes that may not be adjacent to a match, and those that it must have. What these refuse, they
+/// refuse from every later start as well.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Edges {
     /// Class of the byte before, unless an escape such as `\n` ends there. Without it,
@@ -35,6 +36,8 @@ pub(super) struct Edges {
     pub(super) lead: Option<Lead>,
     /// A byte that every match has near its start.
     pub(super) early_mark: Option<EarlyMark>,
+    /// Class of which every match has a byte.
+    pub(super) required: Option<Class>,
 }
 
 /// A match that is found by a byte inside it; its start is searched backwards.
@@ -83,8 +86,11 @@ impl Edges {
         Some(validators::alphanumeric),
         Some(validators::alphanumeric),
     );
-    /// A word that may contain `-` and `_`, and ends where they do.
-    const TOKEN: Self = Self::new(Some(validators::alphanumeric), Some(validators::base64url));
+    /// A word that may contain `-` and `_`, and ends where they do. Hyphenated words have no digit.
+    const TOKEN: Self = Self {
+        required: Some(validators::digit),
+        ..Self::new(Some(validators::alphanumeric), Some(validators::base64url))
+    };
     /// The header of a web token has at most 1,024 bytes after `eyJ`.
     const WEB_TOKEN: Self = Self {
         early_mark: Some(EarlyMark {
@@ -102,6 +108,7 @@ impl Edges {
             after,
             lead: None,
             early_mark: None,
+            required: None,
         }
     }
 }
@@ -187,7 +194,7 @@ pub const DETECTORS: &[Detector] = &[
     Detector { name: "google_key", finds: "Google API keys", rule: GOOGLE_KEY, edges: Edges::WORD, check: Some(validators::google_key) },
     Detector { name: "github_key", finds: "GitHub tokens", rule: GITHUB_KEY, edges: Edges::WORD, check: None },
     Detector { name: "slack_key", finds: "Slack tokens and webhooks", rule: SLACK_KEY, edges: Edges::WORD, check: None },
-    Detector { name: "openai_key", finds: "OpenAI and OpenRouter API keys", rule: OPENAI_KEY, edges: Edges::TOKEN, check: Some(validators::mixed) },
-    Detector { name: "anthropic_key", finds: "Anthropic API keys", rule: ANTHROPIC_KEY, edges: Edges::TOKEN, check: Some(validators::mixed) },
+    Detector { name: "openai_key", finds: "OpenAI and OpenRouter API keys", rule: OPENAI_KEY, edges: Edges::TOKEN, check: None },
+    Detector { name: "anthropic_key", finds: "Anthropic API keys", rule: ANTHROPIC_KEY, edges: Edges::TOKEN, check: None },
     Detector { name: "url_password", finds: "passwords in URLs", rule: URL_PASSWORD, edges: Edges::AUTHORITY, check: Some(validators::url_password) },
 ];

@@ -19,7 +19,7 @@ pub(super) struct Matcher {
     run: Option<MatchAttempt>,
     trail: FailedStates,
     marks: MarkSearch,
-    /// Returns whether any pattern matched.
+    /// True if the pattern matched.
     pub(super) has_found: bool,
 }
 
@@ -137,8 +137,9 @@ impl MatchAttempt {
 
     /// Records a match that ends here.
     fn matched(&mut self, rule: &Pattern, view: MaskWindow<'_>, trail: &mut FailedStates) {
-        // Other attempts may match from here, too.
-        trail.clear();
+        if rule.may_accept_a_suffix() {
+            trail.clear();
+        }
         if !self.is_endless {
             let found = rule.accept(view, self.start..self.at);
             self.found = found.or_else(|| self.found.take());
@@ -173,8 +174,9 @@ impl MarkSearch {
     }
 }
 
-/// States of long attempts that failed, by offset. A later attempt that reaches the
-/// same state at the same offset fails as well, which keeps the search linear.
+/// States of long attempts by offset, from which no match was accepted. A later attempt that
+/// reaches the same state at the same offset reads no further, which keeps the search linear. An
+/// attempt that begins behind an accepted match reaches no offset within it.
 #[derive(Debug, Clone, Default)]
 struct FailedStates {
     from: usize,
@@ -182,8 +184,7 @@ struct FailedStates {
 }
 
 impl FailedStates {
-    /// Returns whether an attempt failed in this state at this offset before; records it if
-    /// not.
+    /// Returns whether an attempt failed from this state and offset before; records it if not.
     fn crosses(&mut self, at: usize, state: State) -> bool {
         let place = at.wrapping_sub(self.from);
         if place > self.states.len() {

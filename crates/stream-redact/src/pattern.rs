@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, ops::Range, sync::Arc};
 use super::{
     MaskError,
     automaton::{Automaton, State, Step},
-    detectors::{Detector, EarlyMark, Edges},
+    detectors::{Class, Detector, EarlyMark, Edges},
     validators::{self, Candidate, Validator},
     window::MaskWindow,
 };
@@ -126,9 +126,18 @@ impl Pattern {
         let is_apart = !candidate
             .after
             .is_some_and(|byte| self.edges.after.is_some_and(|class| class(byte)));
-        let check = || self.check.map_or(Some(0), |check| check(candidate));
-        let begin = is_apart.then(check).flatten()?;
+        let has = |class: Class| candidate.text.iter().any(|byte| class(*byte));
+        if !is_apart || !self.edges.required.is_none_or(has) {
+            return None;
+        }
+        let begin = self.check.map_or(Some(0), |check| check(candidate))?;
         Some(matched.start + begin..matched.end)
+    }
+
+    /// Returns whether a match may be accepted although one is refused that begins earlier and
+    /// ends at the same offset.
+    pub(super) fn may_accept_a_suffix(&self) -> bool {
+        self.check.is_some()
     }
 
     /// Returns whether the byte after a match may reject it.

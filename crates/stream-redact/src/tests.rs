@@ -350,6 +350,20 @@ fn a_match_rejected_from_one_start_may_be_accepted_from_another() {
     assert_eq!(shown(&mask, &text), format!("{before}[REDACTED:b]"));
 }
 
+/// The search forgets what it has read at each match of a validator.
+#[test]
+fn matches_with_a_validator_have_a_maximum_length() {
+    for detector in DETECTORS.iter().filter(|detector| detector.check.is_some()) {
+        let rule = regex_syntax::parse(detector.rule).unwrap();
+        let max = rule.properties().maximum_len();
+        assert!(
+            max.is_some_and(|max| max <= 1000),
+            "{}: {max:?}",
+            detector.name
+        );
+    }
+}
+
 #[test]
 fn the_documentation_lists_every_detector() {
     let page = include_str!("../../../docs/policies/redact.md");

@@ -173,11 +173,6 @@ pub(super) fn google_key(candidate: Candidate<'_>) -> Option<usize> {
     (candidate.text.starts_with(b"AIza") || is_random).then_some(0)
 }
 
-/// Requires a digit: hyphenated words have none.
-pub(super) fn mixed(candidate: Candidate<'_>) -> Option<usize> {
-    candidate.text.iter().any(u8::is_ascii_digit).then_some(0)
-}
-
 pub(super) fn url_password(candidate: Candidate<'_>) -> Option<usize> {
     let user = candidate.text.get(3..)?;
     let begin = 3 + user.iter().position(|byte| *byte == b':')? + 1;
@@ -221,6 +216,10 @@ fn is_hex(code: &[u8]) -> bool {
 /// Last bytes of escapes.
 pub(super) fn end_of_escape(byte: u8) -> bool {
     byte.is_ascii_hexdigit() || matches!(byte, b'n' | b'r' | b't')
+}
+
+pub(super) fn digit(byte: u8) -> bool {
+    byte.is_ascii_digit()
 }
 
 pub(super) fn alphanumeric(byte: u8) -> bool {

@@ -267,9 +267,44 @@ proptest! {
         limit in prop::sample::select(vec![30, 100, 8192]),
     ) {
         let text: String = parts.iter().map(|(letter, times)| letter.repeat(*times)).collect();
-        let patterns = [("p", "a+b{3}a"), ("q", "[ab]*ab{5,20}a+b"), ("r", "(a|b){100,120}"), ("s", "[ab]{70}c")];
+        let patterns = [("p", "a+b{3}a"), ("q", "[ab]*ab{5,20}a+b"), ("r", "(a|b){100,120}"), ("s", "[ab]{70}c"), ("t", "a([ab]*c)?")];
         let mask = Mask::holding(limit, &[], &patterns, &Style::Label).unwrap();
         check(&mask, &split(&text, &[text.len() / 3, text.len() / 2]));
+    }
+}
+
+/// Matches that are refused because they have no digit, or end within a word.
+#[test]
+fn long_refused_matches_are_masked_like_by_the_reference_implementation() {
+    let masks = [100, 8192].map(|limit| {
+        let detectors = ["openai_key", "anthropic_key", "slack_key", "google_key"];
+        Mask::holding(limit, &detectors, &[], &Style::Label).unwrap()
+    });
+    let parts = [
+        "sk-", "sk-ant-", "sk-proj-", "xoxb-", "AQ.", "a", "b-", "_", "A", "7", " ", "é",
+    ];
+    let part = (prop::sample::select(parts.to_vec()), 1..40_usize);
+    let texts = prop::collection::vec(part, 0..10);
+    proptest!(ProptestConfig::with_cases(150), |(texts in texts, cuts in any_splits())| {
+        let text: String = texts.iter().map(|(part, times)| part.repeat(*times)).collect();
+        for mask in &masks {
+            check(mask, &split(&text, &positions(&text, &cuts)));
+        }
+    });
+}
+
+#[test]
+fn a_key_behind_a_long_word_without_a_digit_is_masked_wherever_it_is_split() {
+    let mask = every_detector();
+    for start in ["sk-proj-", "sk-ant-"] {
+        let word = start.repeat(30);
+        let text = format!("{word} {word}{word}7, {word}");
+        let expected =
+            ["openai_key", "anthropic_key"].map(|name| format!("{word} [REDACTED:{name}], {word}"));
+        let expected = &expected[usize::from(start == "sk-ant-")];
+        for at in 0..text.len() {
+            assert_same_result(&mask, &text, expected, &[at, at + 70]);
+        }
     }
 }
 
@@ -359,5 +394,25 @@ fn the_cpu_time_per_byte_is_bounded() {
                 "{part:?}: {cpu_time:?}, plain: {plain:?}"
             );
         }
+    }
+}
+
+/// A failed attempt is not read again from each later start in the same word.
+#[test]
+fn the_cpu_time_per_byte_does_not_depend_on_the_length_of_words() {
+    const BYTES: usize = 1 << 16;
+    let detectors = every_detector();
+    let pattern = [("p", "a([ab]*c)?")];
+    let pattern = Mask::new(&[], &pattern, &Style::Label).unwrap();
+    for (mask, part) in [
+        (&detectors, "sk-proj-"),
+        (&detectors, "sk-ant-"),
+        (&pattern, "ab"),
+    ] {
+        let [short, long] = [1000, 8000].map(|length| {
+            let word = part.repeat(length / part.len()) + " ";
+            min_cpu_time(mask, &word.repeat(BYTES / length))
+        });
+        assert!(long < short * 3, "{part:?}: {long:?}, short: {short:?}");
     }
 }
