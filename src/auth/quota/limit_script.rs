@@ -75,7 +75,8 @@ local function read_tokens()
   local lost, reset_s = tonumber(stored[4] or 0), tonumber(stored[6] or 0)
   day = tonumber(stored[5] or -1)
   if not stored[3] then redis.call('HSET', tokens, 'count', count) end
-  if day ~= today and now_s - reset_s >= 3600 then
+  -- Unless it was just now, also by a clock that was set back since.
+  if day ~= today and math.abs(now_s - reset_s) >= 3600 then
     spent, lost = 0, 0
     redis.call('HSET', tokens, 'lost', 0, 'day', today, 'reset_s', day < 0 and 0 or now_s)
     redis.call('PEXPIRE', tokens, keep_ms)
@@ -146,7 +147,12 @@ if has_calls then
 end
 local in_ns = 0
 if interval_ns > 0 or is_behind then
-  local arrival_ns = until_arrival_ns()
+  local arrival_ns, max_ns = until_arrival_ns(), tolerance_ns + interval_ns
+  if interval_ns > 0 and (arrival_ns or 0) > max_ns then
+    -- The clock was set back.
+    arrival_ns = max_ns
+    set_arrival(max_ns)
+  end
   in_ns = arrival_ns or debt_ns
   if is_behind and debt_ns > (arrival_ns or 0) then
     in_ns = debt_ns
