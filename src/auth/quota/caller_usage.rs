@@ -223,7 +223,9 @@ impl CallerUsage {
         if call.spent > 0 {
             self.outputs.record(call.spent.saturating_sub(call.request));
         }
-        if call.lease != Lease::None {
+        // While the store is unavailable, the leases of further calls expire there.
+        let is_kept = !self.is_behind || self.ended.len() < MAX_ENDED;
+        if call.lease != Lease::None && is_kept {
             self.ended.push(id);
         }
         call.lease

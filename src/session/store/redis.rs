@@ -142,10 +142,20 @@ impl RedisStore {
     ) {
         let fresh = self.copy.save(key, state, fingerprints);
         // If the agent disconnects now, the save stays pending.
-        let save = self.pending.lock().save(key);
+        let save = self.add_pending(key);
         if self.write(key, &fresh).await {
             self.pending.lock().remove_written(key, save);
         }
+    }
+
+    /// Adds a pending save and returns its number.
+    fn add_pending(&self, key: &SessionKey) -> u64 {
+        let mut pending = self.pending.lock();
+        // A session without a copy is not written.
+        if pending.sessions.len() > 2 * self.copy.count() {
+            pending.sessions.retain(|key, _| self.copy.contains(key));
+        }
+        pending.save(key)
     }
 
     pub(super) async fn update(
@@ -310,5 +320,24 @@ impl PendingWrites {
     fn batch(&self) -> Vec<(SessionKey, u64)> {
         let pair = |(key, save): (&SessionKey, &u64)| (key.clone(), *save);
         self.sessions.iter().take(BATCH_SIZE).map(pair).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn saves_wait_for_redis_only_while_their_session_is_copied() {
+        let url = Secret::from("redis://127.0.0.1:1".to_owned());
+        let store = RedisStore::new(&url, 10, Duration::from_mins(1), Counter::default()).unwrap();
+
+        for number in 0..1000 {
+            let key = SessionKey::new("ab", &number.to_string());
+            store.save(&key, SessionState::default(), &[]).await;
+        }
+
+        let pending = store.pending.lock().sessions.len();
+        assert!((10..=30).contains(&pending), "{pending}");
     }
 }

@@ -3,7 +3,10 @@ use std::{num::NonZeroU64, time::UNIX_EPOCH};
 use futures_util::FutureExt;
 
 use super::*;
-use crate::auth::{MAX_RESERVED_OUTPUT, quota::daily_tokens::SeenTokens};
+use crate::auth::{
+    MAX_RESERVED_OUTPUT,
+    quota::{caller_usage::MAX_ENDED, daily_tokens::SeenTokens},
+};
 
 const HALF_DAY: Duration = Duration::from_hours(12);
 
@@ -140,6 +143,21 @@ fn a_call_that_ends_while_it_is_renewed_ends_once_more() {
     usage.finish_sync(&renewal, SeenTokens::default());
 
     assert_eq!(usage.take_sync(SyncScope::Changes).ended, [id]);
+}
+
+#[test]
+fn ended_calls_that_wait_for_the_shared_store_are_bounded_while_it_is_unavailable() {
+    let mut usage = CallerUsage::default();
+    for _ in 0..10 * MAX_ENDED {
+        let id = Uuid::new_v4();
+        usage.begin_call(id, 0, Lease::Requested);
+        usage.fall_behind();
+        usage.admit_call(id);
+        usage.end_call(id);
+    }
+
+    assert_eq!(usage.take_sync(SyncScope::Changes).ended.len(), MAX_ENDED);
+    assert!(usage.take_sync(SyncScope::Changes).ended.is_empty());
 }
 
 #[test]
