@@ -157,7 +157,7 @@ impl TextEditor for RequestEditor<'_> {
     }
 
     fn edit(&mut self, kind: TextKind, text: &str) -> Option<String> {
-        let scope = self.redact.scope_of(kind, RedactionScope::Request);
-        self.redact.redact(scope, text, &mut self.found)
+        let speech = RedactionScope::Request;
+        self.redact.redact_kind(kind, speech, text, &mut self.found)
     }
 }

@@ -47,7 +47,7 @@ pub use self::{
     detectors::{DETECTORS, Detector},
     label::Style,
     masker::Masker,
-    parts::MaskedParts,
+    parts::{FoundSecret, MaskedParts},
 };
 use self::{
     label::Labels, pattern::Pattern, prefilter_table::FirstByteTable, stream::MaskStream,

@@ -17,6 +17,17 @@ pub struct MaskedParts {
     pub detectors: Vec<Arc<str>>,
 }
 
+/// A secret in a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundSecret {
+    /// Bytes of the secret in the text.
+    pub place: Range<usize>,
+    /// Label in the place of the secret.
+    pub label: String,
+    /// Name of the detector or pattern.
+    pub detector: Arc<str>,
+}
+
 /// A part of a text that a secret covers.
 #[derive(Debug, Clone)]
 struct CoveredPart {
@@ -57,6 +68,22 @@ impl Mask {
             texts: texts.collect(),
             detectors: self.rules.names(rules.into_iter()).collect(),
         })
+    }
+
+    /// Returns the secrets of a complete text, in order. Those that overlap are one, with the label
+    /// of the first.
+    pub fn secrets(&self, text: &str) -> Vec<FoundSecret> {
+        let mut found = self.found(text);
+        found.sort_by_key(|found| (found.secret.start, found.rule));
+        let secrets = merged(found).into_iter().filter_map(|found| {
+            let secret = text.get(found.secret.clone())?;
+            Some(FoundSecret {
+                label: self.rules.label(found.rule, secret),
+                detector: self.rules.all.get(found.rule)?.name.clone(),
+                place: found.secret,
+            })
+        });
+        secrets.collect()
     }
 
     /// Returns the parts of texts that the secrets of a group cover, with the indices of the
@@ -110,15 +137,22 @@ impl PatternSet {
             if part.place.start >= at {
                 out.push_str(text.get(at..part.place.start).unwrap_or_default());
                 if let Some(secret) = part.begun {
-                    let name = self.all.get(part.rule).map_or("", |rule| &rule.name);
-                    let mut label = self.labels.open(name, &mut out);
-                    label.take(secret.as_bytes());
-                    label.close(&mut out);
+                    out.push_str(&self.label(part.rule, &secret));
                 }
             }
             at = at.max(part.place.end);
         }
         out.push_str(text.get(at..).unwrap_or_default());
+        out
+    }
+
+    /// Returns the label of a secret that a pattern matched.
+    fn label(&self, rule: usize, secret: &str) -> String {
+        let mut out = String::new();
+        let name = self.all.get(rule).map_or("", |rule| &rule.name);
+        let mut label = self.labels.open(name, &mut out);
+        label.take(secret.as_bytes());
+        label.close(&mut out);
         out
     }
 }
@@ -211,6 +245,20 @@ mod tests {
         let expected = ["[REDACTED:email]", "- [REDACTED:aws_key]", " ", "", "x"];
         assert_eq!(masked.texts, expected);
         assert_eq!(masked.detectors, ["email".into(), "aws_key".into()]);
+    }
+
+    #[test]
+    fn overlapping_secrets_are_one() {
+        let mask = Mask::new(&["aws_key", "email"], &[], &Style::Label).unwrap();
+        let secret = |place: Range<usize>, detector: &str| FoundSecret {
+            place,
+            label: format!("[REDACTED:{detector}]"),
+            detector: detector.into(),
+        };
+        assert_eq!(
+            mask.secrets("é AKIAIOSFODNN7EXAMPLE@a.com, AKIAIOSFODNN7EXAMPLE"),
+            [secret(3..29, "email"), secret(31..51, "aws_key")]
+        );
     }
 
     #[test]

@@ -30,16 +30,26 @@ pub(super) fn unescaped(raw: &str) -> Option<Cow<'_, str>> {
 }
 
 /// Like [`unescaped`], with U+FFFD for a lone surrogate and itself for what is no escape.
-pub(super) fn unescaped_lossy(raw: &str) -> String {
-    let mut text = String::with_capacity(raw.len());
+pub fn unescaped_lossy(raw: &str) -> String {
+    unescaped_chars(raw).map(|(_, letter)| letter).collect()
+}
+
+/// Returns the characters of [`unescaped_lossy`], each with what it is decoded from.
+pub fn unescaped_chars(raw: &str) -> impl Iterator<Item = (&str, char)> {
     let mut rest = raw;
-    while let Some((before, escape)) = rest.split_once('\\') {
-        let (letter, length) = escaped_char(escape).unwrap_or(('\\', 0));
-        text.push_str(before);
-        text.push(letter);
-        rest = escape.get(length..).unwrap_or_default();
-    }
-    text + rest
+    std::iter::from_fn(move || {
+        let escape = rest.strip_prefix('\\').and_then(escaped_char);
+        let escape = escape.map(|(letter, length)| (letter, length + 1));
+        let plain = || {
+            rest.chars()
+                .next()
+                .map(|letter| (letter, letter.len_utf8()))
+        };
+        let (letter, length) = escape.or_else(plain)?;
+        let (from, behind) = rest.split_at_checked(length)?;
+        rest = behind;
+        Some((from, letter))
+    })
 }
 
 /// Returns the character of an escape without its backslash, and the length of the escape.

@@ -9,13 +9,14 @@ use std::{
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::SecretString;
 use serde::Deserialize;
-use stream_redact::{DETECTORS, Mask, MaskError, Style};
+use stream_redact::{DETECTORS, FoundSecret, Mask, MaskError, Style};
 use uuid::Uuid;
 
 use crate::{
     config::{Format, Secret},
     dialect::TextKind,
     event::HookOutput,
+    observe::redaction::{unescaped_chars, unescaped_lossy},
 };
 
 /// The names of detectors with a match.
@@ -205,6 +206,34 @@ impl Redact {
         Some(concealed.text)
     }
 
+    /// Redacts a text of a message; `speech` is the scope of texts of users and models. Calls are
+    /// searched with their escapes decoded, too: arguments that are no unambiguous object are one
+    /// text.
+    pub(super) fn redact_kind(
+        &self,
+        kind: TextKind,
+        speech: RedactionScope,
+        text: &str,
+        found: &mut FoundDetectors,
+    ) -> Option<String> {
+        let scope = self.scope_of(kind, speech);
+        let has_escapes = match kind {
+            TextKind::ToolCall | TextKind::Block => text.contains('\\'),
+            TextKind::Speech | TextKind::ToolResult => false,
+        };
+        let decoded = has_escapes && self.on.contains(&scope);
+        let masked = decoded.then(|| self.redact_escaped(text, found)).flatten();
+        let rest = masked.as_deref().unwrap_or(text);
+        self.redact(scope, rest, found).or(masked)
+    }
+
+    /// Redacts a text by its secrets with decoded escapes. Escapes beside them are kept.
+    fn redact_escaped(&self, text: &str, found: &mut FoundDetectors) -> Option<String> {
+        let secrets = self.mask.secrets(&unescaped_lossy(text));
+        found.extend(secrets.iter().map(|secret| Arc::clone(&secret.detector)));
+        (!secrets.is_empty()).then(|| with_labels(text, secrets))
+    }
+
     /// Redacts texts that are read as one, each in its place. Returns whether any was found.
     pub(super) fn redact_joined(
         &self,
@@ -225,6 +254,23 @@ impl Redact {
         }
         true
     }
+}
+
+/// Returns a text with labels in the place of secrets, whose places are those in the text with
+/// decoded escapes.
+fn with_labels(text: &str, secrets: Vec<FoundSecret>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let (mut secrets, mut at) = (secrets.into_iter().peekable(), 0);
+    for (raw, letter) in unescaped_chars(text) {
+        match secrets.peek() {
+            Some(secret) if secret.place.start == at => out.push_str(&secret.label),
+            Some(secret) if secret.place.contains(&at) => (),
+            Some(_) | None => out.push_str(raw),
+        }
+        at += letter.len_utf8();
+        secrets.next_if(|secret| secret.place.end <= at);
+    }
+    out
 }
 
 /// The error of a pattern without its name, which follows from its position.

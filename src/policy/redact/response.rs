@@ -151,8 +151,8 @@ impl ResponseTextEditor for ResponseRedactor {
     }
 
     fn edit(&mut self, kind: TextKind, text: &str) -> Option<String> {
-        let scope = self.redact.scope_of(kind, RedactionScope::Answer);
-        self.redact.redact(scope, text, &mut self.found)
+        let speech = RedactionScope::Answer;
+        self.redact.redact_kind(kind, speech, text, &mut self.found)
     }
 
     fn held_back(&self, candidate: Option<u64>) -> Vec<TextChannel> {

@@ -1,6 +1,7 @@
 //! `redact`: masking of secrets in requests, responses, thoughts, arguments and tool results,
 //! unary and streamed.
 
+mod arguments;
 mod requests;
 mod responses;
 mod results;
