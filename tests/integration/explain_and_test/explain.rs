@@ -127,6 +127,36 @@ fn a_model_call_is_explained() {
     "#);
 }
 
+#[test]
+fn parts_of_an_output_without_effect_are_explained() {
+    let config = "\
+upstreams: { gemini: { url: https://example.org } }
+hooks:
+  BeforeModel:
+    - hooks:
+        - { name: text, command: \"printf 'log\\n{\\\"decision\\\":\\\"deny\\\"}'\" }
+        - name: fields
+          command: |
+            echo '{\"decison\":\"deny\",\"hookSpecificOutput\":{\"permissionDecision\":\"deny\"}}'
+";
+    let call = r#"{"contents":[{"role":"user","parts":[{"text":"Hello"}]}]}"#;
+    let folder = folder(&[("hookgate.yaml", config), ("call.json", call)]);
+
+    let output = explain(&folder, &["call.json"]);
+
+    for line in [
+        "     plain_text: stdout is text and so no decision; write logs to stderr",
+        "     object_in_text: the text has a line with an output, which has no effect",
+        "     unknown_key: no effect on BeforeModel: `decison`, \
+         `hookSpecificOutput.permissionDecision`",
+    ] {
+        assert!(
+            output.lines().any(|found| found == line),
+            "{line}: {output}"
+        );
+    }
+}
+
 /// Explains a call with this answer under `hookgate.yaml`.
 fn explain_answer(config: &str, answer: &Value, then: &Value) -> String {
     let call = json!({
