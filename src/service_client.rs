@@ -5,7 +5,7 @@ use http::StatusCode;
 use reqwest::{ClientBuilder, redirect};
 use thiserror::Error;
 
-use crate::error_chain::error_chain;
+use crate::error_chain::{error_chain, message};
 
 /// Error of a request without a successful response. Holds no URL, which may contain credentials.
 #[derive(Debug, Error)]
@@ -55,7 +55,7 @@ pub fn root_cause(error: reqwest::Error) -> String {
     let error = error.without_url();
     // Those before the last one are of the library.
     let cause = error_chain(&error).last();
-    cause.map(ToString::to_string).unwrap_or_default()
+    cause.map(message).unwrap_or_default()
 }
 
 /// Reads the body of a response; `None` if it is larger than `max_bytes`.

@@ -128,13 +128,25 @@ async fn the_reason_why_a_gateway_cannot_be_reached_is_named() {
     let upstream = Upstream::mock().await;
     let gate = tls::gate(&upstream, &Authority::new("ours"), tls::TLS).await;
 
-    let untrusted = forward(&format!("https://{}", gate.agents), &[], &shell("ls")).await;
-    let refused = forward("http://127.0.0.1:1", &[], &shell("ls")).await;
+    let plain = self::gate().await;
 
-    for (output, cause) in [
-        (untrusted, "invalid peer certificate"),
-        (refused, "Connection refused"),
+    for (url, cause) in [
+        (
+            format!("https://{}", gate.agents),
+            "invalid peer certificate",
+        ),
+        ("http://127.0.0.1:1".to_owned(), "Connection refused"),
+        (
+            format!("http://{}", gate.agents),
+            "invalid HTTP version parsed: if the port speaks TLS, use https://",
+        ),
+        (
+            format!("https://{}", plain.agents),
+            "received corrupt message of type InvalidContentType: \
+             the port does not speak TLS; use http://",
+        ),
     ] {
+        let output = forward(&url, &[], &shell("ls")).await;
         assert_eq!(output.status.code(), Some(1));
         let stderr = String::from_utf8(output.stderr).unwrap();
         let expected = format!("cannot be reached: {cause}");
