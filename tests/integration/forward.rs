@@ -357,7 +357,9 @@ async fn an_event_without_a_counterpart_is_a_failure() {
         (Some(1), Some(2))
     );
     let stderr = String::from_utf8(closed.stderr).unwrap();
-    assert!(stderr.contains("`PermissionRequest`"), "{stderr}");
+    let expected = "`PermissionRequest` is not an event of Claude Code that a gateway has hooks \
+         for; these are `PreToolUse`, `PostToolUse`, ";
+    assert!(stderr.contains(expected), "{stderr}");
 }
 
 #[tokio::test]
@@ -415,6 +417,11 @@ async fn forward_authenticates_with_the_key_in_a_file() {
     }
     let without = forward(&url, &["--on-failure", "closed"], &shell("ls")).await;
     assert_eq!(without.status.code(), Some(2));
+    let stderr = String::from_utf8(without.stderr).unwrap();
+    let cause = "hookgate: the gateway responded with 401 Unauthorized: missing credentials: ";
+    let hint = "; `--key-file` names a file with the caller's key\n";
+    let is_text = stderr.starts_with(cause) && stderr.ends_with(hint);
+    assert!(is_text && !stderr.contains('{'), "{stderr}");
 }
 
 /// The exit code of `forward` with these arguments. A denial is a block for the agent.
