@@ -349,6 +349,7 @@ fn invalid_input_files_for_explain_are_errors() {
         ("path.json", r#"{"body": {}, "path": "v1beta"}"#),
         ("header.json", r#"{"body": {}, "headers": {"a b": ""}}"#),
         ("event.json", r#"{"hook_event_name": "BeforeTol"}"#),
+        ("chat.json", r#"{"model": "gpt-5", "messages": []}"#),
     ]);
     let explain = |file| {
         run(
@@ -369,6 +370,10 @@ fn invalid_input_files_for_explain_are_errors() {
     let (code, _, stderr) = explain("header.json");
     assert_eq!(code, 1);
     assert!(stderr.contains("`a b` cannot be sent"), "{stderr}");
+    let (code, _, stderr) = explain("chat.json");
+    assert_eq!(code, 1);
+    let path = "send `{\"path\":\"/v1/chat/completions\",\"body\":…}`";
+    assert!(stderr.contains(path), "{stderr}");
     let (code, stdout, _) = explain("event.json");
     assert_eq!(code, 1);
     assert!(stdout.starts_with("answer: 400 "), "{stdout}");
