@@ -97,9 +97,14 @@ macro_rules! events {
                 match self { $(Self::$kind => $kind::SUBJECTS,)+ }
             }
 
+            /// Returns the parts of a hook's output that count for events of this name.
+            pub const fn honoured_parts(self) -> &'static [OutputPart] {
+                match self { $(Self::$kind => $kind::HONOURS,)+ }
+            }
+
             /// Returns whether a part of a hook's output counts for events of this name.
             pub fn honours(self, part: OutputPart) -> bool {
-                match self { $(Self::$kind => $kind::HONOURS.contains(&part),)+ }
+                self.honoured_parts().contains(&part)
             }
         }
 

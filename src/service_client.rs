@@ -3,9 +3,10 @@
 
 use http::StatusCode;
 use reqwest::{ClientBuilder, redirect};
+use serde_json::Value;
 use thiserror::Error;
 
-use crate::error_chain::error_chain;
+use crate::error_chain::{error_chain, message};
 
 /// Error of a request without a successful response. Holds no URL, which may contain credentials.
 #[derive(Debug, Error)]
@@ -55,7 +56,19 @@ pub fn root_cause(error: reqwest::Error) -> String {
     let error = error.without_url();
     // Those before the last one are of the library.
     let cause = error_chain(&error).last();
-    cause.map(ToString::to_string).unwrap_or_default()
+    cause.map(message).unwrap_or_default()
+}
+
+/// Returns the message of a gateway's error response. `hint` is the way to give a credential.
+pub fn error_message(status: StatusCode, body: &[u8], hint: &str) -> String {
+    let answer: Value = serde_json::from_slice(body).unwrap_or_default();
+    let message = answer.pointer("/error/message").and_then(Value::as_str);
+    let message = message.unwrap_or("unreadable response");
+    let text = format!("the gateway responded with {status}: {message}");
+    match status {
+        StatusCode::UNAUTHORIZED => format!("{text}; {hint}"),
+        _ => text,
+    }
 }
 
 /// Reads the body of a response; `None` if it is larger than `max_bytes`.

@@ -212,6 +212,10 @@ async fn probe_gateway(url: Url) -> Result<(), String> {
     let client = client.build().map_err(root_cause)?;
     let answer = client.get(url).send().await.map_err(root_cause)?;
     if answer.headers().contains_key(RequestId::HEADER) {
+        // Only the admin port redirects: to the console.
+        if answer.status().is_redirection() {
+            return Err("the port is that of the admin API, not that of agents".to_owned());
+        }
         Ok(())
     } else {
         let header = RequestId::HEADER;

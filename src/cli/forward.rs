@@ -18,7 +18,7 @@ use super::{failure::Failure, output::print, runtime::block_on, service_url::Ser
 use crate::{
     auth,
     protocol::{AgentReport, ReportingAgent},
-    service_client::{client_builder, read_body, root_cause},
+    service_client::{client_builder, error_message, read_body, root_cause},
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -137,7 +137,6 @@ impl ForwardArgs {
         };
         block_on(async {
             let (status, answer) = self.ask(event, target).await?;
-            let text = String::from_utf8_lossy(&answer);
             match (status, &report) {
                 (StatusCode::OK, Some(report)) => {
                     let answer = serde_json::from_slice(&answer).map_err(|_| {
@@ -145,12 +144,13 @@ impl ForwardArgs {
                     })?;
                     Ok(print(&report.output(&answer).to_string())?)
                 }
-                (StatusCode::OK, None) => Ok(print(&text)?),
+                (StatusCode::OK, None) => Ok(print(&String::from_utf8_lossy(&answer))?),
                 // The hooks of this event run later, and their output is not used.
                 (StatusCode::ACCEPTED, _) => Ok(()),
-                (other, _) => Err(Failure::Failed(format!(
-                    "the gateway responded with {other}: {text}"
-                ))),
+                (other, _) => {
+                    let hint = "`--key-file` names a file with the caller's key";
+                    Err(Failure::Failed(error_message(other, &answer, hint)))
+                }
             }
         })
     }

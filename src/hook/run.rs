@@ -1,6 +1,8 @@
 //! Execution of a plan's hooks, in parallel or in sequence (hook protocol,
 //! section 4).
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use futures_util::future::join_all;
 use serde_json::{Value, value::RawValue};
@@ -178,8 +180,11 @@ async fn call<E: EventKind>(
     } else {
         call_transport(hook, call).await
     };
-    if is_live && fails_closed {
-        result.fail_closed(&hook.name);
+    if is_live {
+        if fails_closed {
+            result.fail_closed(&hook.name);
+        }
+        log_ignored_part(hook, scope.context, &result);
     }
     hook.protocol
         .interpret(&mut result, shown.event().as_event());
@@ -202,6 +207,22 @@ async fn call<E: EventKind>(
     };
     finish_run(plan, scope, E::NAME, &mut run);
     run
+}
+
+/// Logs, once for each hook, that a part of its output has no effect: it may be a misspelled
+/// denial.
+fn log_ignored_part(hook: &Hook, context: &Context, result: &HookResult) {
+    if let Some(code) = result.ignored_part()
+        && !hook.is_ignored_part_logged.swap(true, Ordering::Relaxed)
+    {
+        tracing::warn!(
+            request.id = context.request_id,
+            hook.name = hook.name,
+            event = hook.event.as_str(),
+            code = code.as_str(),
+            "part of the hook output ignored"
+        );
+    }
 }
 
 /// Moves edited arguments to the names of the call. An edit that has no place there is a failure

@@ -50,6 +50,8 @@ pub struct Hook {
     pub(super) is_locked: bool,
     /// True if its last proof failed.
     pub(super) is_unproven: AtomicBool,
+    /// True if an output of it that has no effect in part was logged.
+    pub(super) is_ignored_part_logged: AtomicBool,
     /// Event on which it runs.
     pub event: EventName,
     /// Matcher of its group.
@@ -302,6 +304,7 @@ impl TableBuilder<'_> {
             transport,
             is_locked: self.is_locked(&spec.span),
             is_unproven: AtomicBool::new(false),
+            is_ignored_part_logged: AtomicBool::new(false),
             event,
             matcher: matcher.clone(),
             output_limit: deps.output_limit,

@@ -32,17 +32,6 @@ pub struct ExportFailure {
 #[derive(Debug, Default)]
 pub struct ExportFailures(Mutex<BTreeMap<Export, ExportFailure>>);
 
-impl Export {
-    /// Returns the export of a signal for the collector.
-    pub(super) fn of_signal(signal: &str) -> Self {
-        if signal == "logs" {
-            Self::Logs
-        } else {
-            Self::Traces
-        }
-    }
-}
-
 impl ExportFailures {
     /// Keeps the reason why an attempt to send failed.
     pub fn keep(&self, export: Export, error: String) {

@@ -35,12 +35,37 @@ pub enum ReportError {
     /// The input is not a JSON object with a `hook_event_name`.
     #[error("the input is not a hook input: a JSON object with `hook_event_name`")]
     NotAnInput,
-    /// The gateway has no such event.
-    #[error("`{0}` is not an event that a gateway has hooks for")]
-    UnknownEvent(String),
+    /// The agent or the gateway has no such event.
+    #[error(
+        "`{name}` is not an event of {} that a gateway has hooks for; these are {}",
+        agent.name(),
+        agent.event_names()
+    )]
+    UnknownEvent {
+        /// Agent whose hook input it is.
+        agent: ReportingAgent,
+        /// Name in the input.
+        name: String,
+    },
 }
 
 impl ReportingAgent {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Claude => "Claude Code",
+            Self::Codex => "Codex",
+        }
+    }
+
+    /// Returns the names of its events that a gateway has hooks for.
+    fn event_names(self) -> String {
+        let names = self
+            .events()
+            .iter()
+            .map(|alias| format!("`{}`", alias.name));
+        names.collect::<Vec<_>>().join(", ")
+    }
+
     /// Returns the events of the agent that a gateway has hooks for.
     const fn events(self) -> &'static [EventAlias] {
         match self {
@@ -69,7 +94,7 @@ impl AgentReport {
                 name,
                 input,
             }),
-            None => Err(ReportError::UnknownEvent(name)),
+            None => Err(ReportError::UnknownEvent { agent, name }),
         }
     }
 

@@ -64,10 +64,7 @@ fn succeeded(stdout: &str, reader: OutputReader) -> HookResult {
             let ignored = DiagnosticCode::NonObjectJson.with("output is not a JSON object");
             (HookOutput::default(), vec![ignored])
         }
-        ParsedOutput::PlainText => {
-            let text = DiagnosticCode::PlainText.with("");
-            (HookOutput::message(stdout), vec![text])
-        }
+        ParsedOutput::PlainText => (HookOutput::message(stdout), text_diagnostics(stdout)),
         ambiguous @ ParsedOutput::Ambiguous(_) => {
             let cause = "output is ambiguous JSON: duplicate key, or nested too deeply";
             return malformed(readings(ambiguous), reader, cause);
@@ -81,6 +78,25 @@ fn succeeded(stdout: &str, reader: OutputReader) -> HookResult {
         output,
         diagnostics,
     }
+}
+
+/// Returns the diagnostics of text in place of an output.
+fn text_diagnostics(text: &str) -> Vec<Diagnostic> {
+    let is_text = "stdout is text and so no decision; write logs to stderr";
+    let mut diagnostics = vec![DiagnosticCode::PlainText.with(is_text)];
+    let mut objects = text.match_indices("\n{").filter_map(|(index, _)| {
+        let documents = serde_json::Deserializer::from_str(text.get(index..)?);
+        documents.into_iter::<Map<String, Value>>().next()?.ok()
+    });
+    let is_output = |fields: Map<String, Value>| {
+        let mut names = HookOutput::FIELDS.iter();
+        names.any(|name| fields.contains_key(*name))
+    };
+    if objects.any(is_output) {
+        let ignored = "the text has a line with an output, which has no effect";
+        diagnostics.push(DiagnosticCode::ObjectInText.with(ignored));
+    }
+    diagnostics
 }
 
 /// A refusal by exit code is final: a decision on standard output cannot revoke

@@ -88,6 +88,9 @@ pub enum DamageCause {
     /// The end of the last frame is missing.
     #[error("truncated")]
     Truncated,
+    /// No frame begins here, as in a file that is no segment.
+    #[error("not a frame of a recording")]
+    NoFrame,
     /// The bytes are not those that were written.
     #[error("corrupt: {0}")]
     Corrupt(String),
@@ -337,6 +340,9 @@ fn decode(bytes: &[u8]) -> (Vec<u8>, Result<usize, DamageCause>) {
 
 /// Decodes the first frame of `bytes`. Returns its length.
 fn decode_into(text: &mut Vec<u8>, bytes: &[u8]) -> Result<usize, DamageCause> {
+    if !bytes.starts_with(&FRAME_MAGIC) && !FRAME_MAGIC.starts_with(bytes) {
+        return Err(DamageCause::NoFrame);
+    }
     let decoder = zstd::Decoder::with_buffer(bytes).map_err(|error| corrupt(&error))?;
     let mut decoder = decoder.single_frame();
     let mut limited = (&mut decoder).take(MAX_FRAME_BYTES + 1);

@@ -95,8 +95,10 @@ impl AgentAction {
         } else {
             Map::from_iter([("body".to_owned(), fields.into())])
         };
-        let path = request.entry("path");
-        path.or_insert_with(|| model_path(model).into());
+        if !request.contains_key("path") {
+            check_gemini_body(request.get("body")).map_err(Error::custom)?;
+            request.insert("path".to_owned(), model_path(model).into());
+        }
         let call = SimulatedCall::deserialize(Value::Object(request))?;
         if !is_request_path(&call.path) {
             return Err(Error::custom(INVALID_PATH));
@@ -119,6 +121,18 @@ impl AgentAction {
             Self::Report(_) => "",
             Self::Call(call) => call.path.split_once('?').map_or("", |(_, query)| query),
         }
+    }
+}
+
+/// Refuses the body of another API than that of requests without a path.
+fn check_gemini_body(body: Option<&Value>) -> Result<(), String> {
+    let has = |field: &&str| body.is_some_and(|body| body.get(field).is_some());
+    match ["messages", "input"].into_iter().find(has) {
+        Some(field) => Err(format!(
+            "without `path` it is a request of the Gemini API, which has no `{field}`; \
+             send `{{\"path\":\"/v1/chat/completions\",\"body\":…}}`"
+        )),
+        None => Ok(()),
     }
 }
 

@@ -164,7 +164,7 @@ pub struct ConfigDiff {
 pub fn current(app: &App) -> ConfigView {
     let snapshot = app.snapshot();
     let sections = snapshot.config.document.sections().iter().map(|section| {
-        let yaml = app.resources.trace.masked_text(&section.yaml());
+        let yaml = app.resources.trace.contents.masked_text(&section.yaml());
         SectionView {
             name: section.name.clone(),
             origin: section.origin(),
@@ -267,7 +267,7 @@ pub fn diff(app: &App, from: &str, to: &str) -> Result<ConfigDiff, ApiError> {
 /// Returns the config as YAML, with the hash of the masked values of a line behind it.
 fn compared_text(app: &App, config: &Config) -> String {
     let sections = config.document.sections().iter().map(|section| {
-        let yaml = app.resources.trace.masked_text(&section.yaml());
+        let yaml = app.resources.trace.contents.masked_text(&section.yaml());
         let hashes = section.masked_value_hashes(&yaml).into_iter();
         let hashes = hashes.chain(iter::repeat(String::new()));
         let lines = yaml.lines().zip(hashes);

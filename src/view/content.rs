@@ -37,7 +37,7 @@ pub fn view_content(
     reason: &str,
 ) -> Result<Option<Arc<StoredContent>>, ApiError> {
     require_investigator(principal)?;
-    let Some(content) = app.resources.trace.content(request) else {
+    let Some(content) = app.resources.trace.contents.find(request) else {
         return Ok(None);
     };
     tracing::info!(
@@ -95,7 +95,7 @@ pub fn watch(
         reason,
         by,
     };
-    app.resources.trace.watch(watch.clone());
+    app.resources.trace.watched.add(watch.clone());
     tracing::info!(
         user.name = watch.by,
         session.id = watch.session,

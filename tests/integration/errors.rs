@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
+use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -12,8 +13,8 @@ use tokio::{
 };
 
 use crate::harness::{
-    TEST_TIMEOUT, TestGateway, Upstream, assert_refused, prompt, send_and_read, wait_for_signal,
-    wait_until_closed,
+    Agent, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, prompt,
+    send_and_read, wait_for_signal, wait_until_closed,
 };
 
 const GENERATE: &str = "/v1beta/models/m:generateContent";
@@ -78,6 +79,39 @@ async fn unknown_paths_wrong_methods_and_invalid_queries_are_refused() {
         assert_refused(&answer, 403, "UNKNOWN_PATH");
     }
     assert!(upstream.requests().is_empty());
+}
+
+#[tokio::test]
+async fn the_log_line_of_a_refused_request_has_the_reason_of_its_error() {
+    let (upstream, folder) = (Upstream::mock().await, TempDir::new().unwrap());
+    let url = format!("http://{}", upstream.addr);
+    let config = format!("upstreams: {{ gemini: {{ url: \"{url}\" }} }}\n{HOOKED}");
+    std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    let mut gateway = ServerProcess::folder(folder.path());
+    let agent = Agent::at(gateway.addr());
+    for (path, body) in [(GENERATE, "{}"), (GENERATE, "{"), ("/v2/none", "{}")] {
+        agent.post(path, body).await;
+    }
+
+    gateway.terminate();
+    let ended = tokio::task::spawn_blocking(move || gateway.ended(TEST_TIMEOUT));
+    let (_, log) = ended.await.unwrap();
+
+    let lines = log
+        .lines()
+        .filter(|line| line.contains("exchange finished"));
+    let errors = lines.map(|line| {
+        let (_, error) = line
+            .split_once(" error=")
+            .unwrap_or_else(|| panic!("{line}"));
+        error.split(' ').next().unwrap()
+    });
+    let errors: Vec<&str> = errors.collect();
+    assert_eq!(
+        errors,
+        ["\"\"", "\"BAD_JSON\"", "\"UNKNOWN_PATH\""],
+        "{log}"
+    );
 }
 
 #[tokio::test]

@@ -128,13 +128,25 @@ async fn the_reason_why_a_gateway_cannot_be_reached_is_named() {
     let upstream = Upstream::mock().await;
     let gate = tls::gate(&upstream, &Authority::new("ours"), tls::TLS).await;
 
-    let untrusted = forward(&format!("https://{}", gate.agents), &[], &shell("ls")).await;
-    let refused = forward("http://127.0.0.1:1", &[], &shell("ls")).await;
+    let plain = self::gate().await;
 
-    for (output, cause) in [
-        (untrusted, "invalid peer certificate"),
-        (refused, "Connection refused"),
+    for (url, cause) in [
+        (
+            format!("https://{}", gate.agents),
+            "invalid peer certificate",
+        ),
+        ("http://127.0.0.1:1".to_owned(), "Connection refused"),
+        (
+            format!("http://{}", gate.agents),
+            "invalid HTTP version parsed: if the port speaks TLS, use https://",
+        ),
+        (
+            format!("https://{}", plain.agents),
+            "received corrupt message of type InvalidContentType: \
+             the port does not speak TLS; use http://",
+        ),
     ] {
+        let output = forward(&url, &[], &shell("ls")).await;
         assert_eq!(output.status.code(), Some(1));
         let stderr = String::from_utf8(output.stderr).unwrap();
         let expected = format!("cannot be reached: {cause}");
@@ -345,7 +357,9 @@ async fn an_event_without_a_counterpart_is_a_failure() {
         (Some(1), Some(2))
     );
     let stderr = String::from_utf8(closed.stderr).unwrap();
-    assert!(stderr.contains("`PermissionRequest`"), "{stderr}");
+    let expected = "`PermissionRequest` is not an event of Claude Code that a gateway has hooks \
+         for; these are `PreToolUse`, `PostToolUse`, ";
+    assert!(stderr.contains(expected), "{stderr}");
 }
 
 #[tokio::test]
@@ -403,6 +417,11 @@ async fn forward_authenticates_with_the_key_in_a_file() {
     }
     let without = forward(&url, &["--on-failure", "closed"], &shell("ls")).await;
     assert_eq!(without.status.code(), Some(2));
+    let stderr = String::from_utf8(without.stderr).unwrap();
+    let cause = "hookgate: the gateway responded with 401 Unauthorized: missing credentials: ";
+    let hint = "; `--key-file` names a file with the caller's key\n";
+    let is_text = stderr.starts_with(cause) && stderr.ends_with(hint);
+    assert!(is_text && !stderr.contains('{'), "{stderr}");
 }
 
 /// The exit code of `forward` with these arguments. A denial is a block for the agent.

@@ -62,6 +62,17 @@ impl Authority {
     }
 }
 
+/// Returns the certificate of an authority for 127.0.0.1, and its key, in PEM.
+pub(super) fn self_signed_authority() -> (String, String) {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let address = "127.0.0.1".parse().unwrap();
+    params.subject_alt_names = vec![SanType::IpAddress(address)];
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    (certificate.pem(), key.serialize_pem())
+}
+
 pub(super) fn of_an_agent() -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "ann");

@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use axum::http::{StatusCode, request::Parts};
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{
@@ -32,6 +33,39 @@ pub(super) struct Mock {
     pub(super) seen: RequestLog,
     answered: AtomicU64,
 }
+
+/// Functions that read a request of an API, and write its response whole or as frames of a stream.
+struct ApiForm {
+    family: Family,
+    check: fn(&Value) -> Result<(), String>,
+    content_form: fn(&Value) -> Value,
+    whole: fn(&BlockAnswer, &Value) -> Value,
+    streamed: fn(&BlockAnswer, &Value) -> Vec<Bytes>,
+}
+
+const MESSAGES: ApiForm = ApiForm {
+    family: Family::Anthropic,
+    check: anthropic::check,
+    content_form: anthropic::content_form,
+    whole: anthropic::message,
+    streamed: anthropic::events,
+};
+
+const CHAT_COMPLETIONS: ApiForm = ApiForm {
+    family: Family::OpenAi,
+    check: chat::check,
+    content_form: chat::content_form,
+    whole: chat::completion,
+    streamed: chat::chunks,
+};
+
+const RESPONSES: ApiForm = ApiForm {
+    family: Family::OpenAi,
+    check: responses::check,
+    content_form: responses::content_form,
+    whole: responses::response,
+    streamed: responses::events,
+};
 
 /// A request body that is JSON.
 struct JsonBody {
@@ -114,20 +148,7 @@ impl Mock {
         parsed: impl Fn() -> Result<JsonBody, String>,
     ) -> Result<Reply, String> {
         let document = match call {
-            AnthropicCall::Messages => {
-                let body = parsed()?;
-                anthropic::check(&body.document)?;
-                let form = anthropic::content_form(&body.document);
-                return self.generate(
-                    Family::Anthropic,
-                    &body,
-                    &form,
-                    &Writer {
-                        whole: anthropic::message,
-                        streamed: anthropic::events,
-                    },
-                );
-            }
+            AnthropicCall::Messages => return self.generate(&MESSAGES, &parsed()?),
             AnthropicCall::CountTokens => {
                 json!({ "input_tokens": answer::tokens(parsed()?.bytes) })
             }
@@ -144,34 +165,8 @@ impl Mock {
         parsed: impl Fn() -> Result<JsonBody, String>,
     ) -> Result<Reply, String> {
         let document = match call {
-            OpenAiCall::ChatCompletions => {
-                let body = parsed()?;
-                chat::check(&body.document)?;
-                let form = chat::content_form(&body.document);
-                return self.generate(
-                    Family::OpenAi,
-                    &body,
-                    &form,
-                    &Writer {
-                        whole: chat::completion,
-                        streamed: chat::chunks,
-                    },
-                );
-            }
-            OpenAiCall::Responses => {
-                let body = parsed()?;
-                responses::check(&body.document)?;
-                let form = responses::content_form(&body.document);
-                return self.generate(
-                    Family::OpenAi,
-                    &body,
-                    &form,
-                    &Writer {
-                        whole: responses::response,
-                        streamed: responses::events,
-                    },
-                );
-            }
+            OpenAiCall::ChatCompletions => return self.generate(&CHAT_COMPLETIONS, &parsed()?),
+            OpenAiCall::Responses => return self.generate(&RESPONSES, &parsed()?),
             OpenAiCall::CompactResponse => {
                 responses::compaction(&parsed()?.document, self.next_number())
             }
@@ -189,15 +184,10 @@ impl Mock {
         Ok(Reply::object(Family::OpenAi, &document))
     }
 
-    /// Answers a request, given its content form, in the form of its own API.
-    fn generate(
-        &self,
-        family: Family,
-        body: &JsonBody,
-        content_form: &Value,
-        writer: &Writer,
-    ) -> Result<Reply, String> {
+    /// Answers a request in the form of its own API.
+    fn generate(&self, api: &ApiForm, body: &JsonBody) -> Result<Reply, String> {
         let request = &body.document;
+        (api.check)(request)?;
         let model = string(request, "model");
         let streamed = request.get("stream") == Some(&Value::Bool(true));
         let asked = Asked {
@@ -211,18 +201,22 @@ impl Mock {
                 wrapping: Wrapping::Plain,
             },
             model,
-            request: content_form,
+            request: &(api.content_form)(request),
             bytes: body.bytes,
         };
         let (response, number) = self.response(&asked)?;
         if response.form == ResponseForm::Native {
-            return Ok(Reply::native(family, response.chunks, asked.line.framing));
+            return Ok(Reply::native(
+                api.family,
+                response.chunks,
+                asked.line.framing,
+            ));
         }
         let answer = BlockAnswer::new(&response.chunks, model, number);
         Ok(if streamed {
-            Reply::events(family, (writer.streamed)(&answer, request))
+            Reply::events(api.family, (api.streamed)(&answer, request))
         } else {
-            Reply::object(family, &(writer.whole)(&answer, request))
+            Reply::object(api.family, &(api.whole)(&answer, request))
         })
     }
 
@@ -244,10 +238,4 @@ impl Mock {
     fn next_number(&self) -> u64 {
         self.answered.fetch_add(1, Ordering::Relaxed) + 1
     }
-}
-
-/// Functions that write a response of an API: whole, or as frames of a stream.
-struct Writer {
-    whole: fn(&BlockAnswer, &Value) -> Value,
-    streamed: fn(&BlockAnswer, &Value) -> Vec<bytes::Bytes>,
 }

@@ -10,7 +10,7 @@ use url::Url;
 use crate::{
     cli::{failure::Failure, runtime::block_on, service_url::ServiceUrlParser},
     error_chain::with_sources,
-    service_client::{client_builder, read_body},
+    service_client::{client_builder, error_message, read_body},
 };
 
 /// Time for a request. The admin API ends its own within a minute.
@@ -79,20 +79,11 @@ impl AdminArgs {
             || Failure::Failed("the gateway sent a response that is too large".to_owned());
         let body = read_body(response, MAX_RESPONSE_BYTES).await;
         let body = body.map_err(unreachable)?.ok_or_else(too_large)?;
-        let answer: Option<Value> = serde_json::from_slice(&body).ok();
-        match answer {
-            Some(answer) if status.is_success() => Ok(answer),
-            answer => {
-                let message = answer.as_ref().and_then(|answer| {
-                    let message = answer.pointer("/error/message")?;
-                    message.as_str()
-                });
-                let message = message.unwrap_or("unreadable response");
-                let hint = match status {
-                    StatusCode::UNAUTHORIZED => "; `--token-file` names a file with the token",
-                    _ => "",
-                };
-                let message = format!("the gateway responded with {status}: {message}{hint}");
+        match serde_json::from_slice(&body) {
+            Ok(answer) if status.is_success() => Ok(answer),
+            _ => {
+                let hint = "`--token-file` names a file with the token";
+                let message = error_message(status, &body, hint);
                 let may_pass = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
                 let failure = if may_pass {
                     Failure::Unavailable

@@ -177,7 +177,7 @@ enum Test<'a> {
 impl<'a> Test<'a> {
     async fn of(app: &App, group: &'a DenialGroup) -> Self {
         let mut samples = group.samples.iter();
-        if let Some(id) = samples.find(|id| app.resources.trace.content(id).is_some()) {
+        if let Some(id) = samples.find(|id| app.resources.trace.contents.find(id).is_some()) {
             return Self::Call(id);
         }
         let named = test_case::from_names(app, group).await;

@@ -25,6 +25,8 @@ impl From<IgnoredEdit> for Diagnostic {
 pub enum DiagnosticCode {
     /// Standard output was text, not JSON; it became a `systemMessage`.
     PlainText,
+    /// Text on standard output has a line with a JSON object that looks like an output.
+    ObjectInText,
     /// Standard output was JSON, but not an object.
     NonObjectJson,
     /// Output that begins as JSON and is not one valid, unambiguous document, or
@@ -38,7 +40,7 @@ pub enum DiagnosticCode {
     MalformedResponse,
     /// An edit that cannot be applied was dropped.
     EditDropped,
-    /// An unknown key was ignored.
+    /// A key that is unknown, or has no effect on the event, was ignored.
     UnknownKey,
     /// A tail tool call, which a gateway cannot run.
     TailToolCall,
@@ -57,6 +59,7 @@ impl DiagnosticCode {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::PlainText => "plain_text",
+            Self::ObjectInText => "object_in_text",
             Self::NonObjectJson => "non_object_json",
             Self::MalformedOutput => "malformed_output",
             Self::UnknownDecision => "unknown_decision",

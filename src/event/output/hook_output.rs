@@ -97,10 +97,22 @@ pub enum Decision {
 }
 
 impl HookOutput {
+    /// Fields of outputs on all events.
+    pub const FIELDS: [&str; 7] = [
+        "decision",
+        "reason",
+        "continue",
+        "stopReason",
+        "systemMessage",
+        "suppressOutput",
+        "hookSpecificOutput",
+    ];
+
     /// Reads a hook's output on `event`. Wrongly typed fields are ignored one by
     /// one, with a diagnostic each.
     pub fn read(mut fields: Map<String, Value>, event: EventName) -> (Self, Vec<Diagnostic>) {
         let mut reader = FieldReader::default();
+        reader.report_unknown(&fields, event);
         let specific = fields.shift_remove("hookSpecificOutput");
         let mut output = Self {
             decision: reader.decision(fields.get("decision")),
@@ -331,6 +343,32 @@ impl FieldReader {
         match T::deserialize(value) {
             Ok(field) => Some(field),
             Err(_) => self.wrong_type(key),
+        }
+    }
+
+    /// Reports fields that have no effect on `event`, such as misspelled ones.
+    fn report_unknown(&mut self, fields: &Map<String, Value>, event: EventName) {
+        let parts = event.honoured_parts().iter();
+        let honoured: Vec<&str> = parts
+            .flat_map(|part| part.specific_fields())
+            .copied()
+            .collect();
+        let is_known = |key: &str| {
+            HookOutput::FIELDS.contains(&key) || key == "clearContext" && honoured.contains(&key)
+        };
+        let is_set = |(_, value): &(&String, &Value)| !value.is_null();
+        let general = fields.iter().filter(is_set).map(|(key, _)| key.clone());
+        let general = general.filter(|key| !is_known(key));
+        let specific = fields.get("hookSpecificOutput").and_then(Value::as_object);
+        let specific = specific.into_iter().flatten().filter(is_set);
+        let specific = specific
+            .filter(|(key, _)| *key != "hookEventName" && !honoured.contains(&key.as_str()))
+            .map(|(key, _)| format!("hookSpecificOutput.{key}"));
+        let unknown: Vec<String> = general.chain(specific).collect();
+        if !unknown.is_empty() {
+            let unknown = format!("no effect on {event}: `{}`", unknown.join("`, `"));
+            self.diagnostics
+                .push(DiagnosticCode::UnknownKey.with(unknown));
         }
     }
 

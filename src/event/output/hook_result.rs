@@ -63,6 +63,14 @@ impl HookResult {
         }
     }
 
+    /// Returns the code of a part of the output that has no effect, unless the hook has failed or
+    /// denied. Text is no such part.
+    pub fn ignored_part(&self) -> Option<DiagnosticCode> {
+        let mut codes = self.diagnostics.iter().map(|diagnostic| diagnostic.code);
+        let ignored = codes.find(|code| *code != DiagnosticCode::PlainText);
+        ignored.filter(|_| self.status == HookStatus::Ok)
+    }
+
     /// Turns a failure of `hook`, or unreliable output, into a denial
     /// (`on_failure: closed`). A stop and a message for the user are kept.
     pub fn fail_closed(&mut self, hook: &str) {

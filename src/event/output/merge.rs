@@ -43,6 +43,24 @@ pub enum OutputPart {
     TailToolCall,
 }
 
+impl OutputPart {
+    /// Returns its fields in `hookSpecificOutput`.
+    pub(super) const fn specific_fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Flow | Self::SystemMessage | Self::SuppressOutput | Self::AppendedText => &[],
+            Self::Ask => &["permissionDecision", "permissionDecisionReason"],
+            Self::AdditionalContext => &["additionalContext"],
+            Self::ClearContext => &["clearContext"],
+            Self::LlmRequest => &["llm_request"],
+            Self::SyntheticResponse | Self::ResponseEdit => &["llm_response"],
+            Self::ToolInput => &["tool_input"],
+            Self::ToolSelection => &["toolConfig"],
+            Self::ToolResult => &["updatedToolOutput", "updatedMCPToolOutput"],
+            Self::TailToolCall => &["tailToolCallRequest"],
+        }
+    }
+}
+
 /// Merges outputs, given in plan order. Parts that the event does not honour are
 /// dropped.
 pub fn merge_outputs<'a>(

@@ -193,6 +193,7 @@ fn build_hook(number: usize, simulated: &SimulatedHook, deps: &TransportDeps) ->
         output_limit: deps.output_limit,
         is_locked: false,
         is_unproven: AtomicBool::new(false),
+        is_ignored_part_logged: AtomicBool::new(false),
         matcher: tool_matcher(),
         protocol: protocol::find(simulated.protocol).unwrap(),
         transport: Arc::new(simulated.clone()),

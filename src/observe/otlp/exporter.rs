@@ -248,7 +248,10 @@ impl SendTask {
         let signal = self.state.signal.as_str();
         let was_failing = std::mem::replace(&mut self.failing, error.is_some());
         let failures = &self.state.metrics.export_failures;
-        let export = Export::of_signal(signal);
+        let export = match self.state.signal {
+            Signal::Traces => Export::Traces,
+            Signal::Logs => Export::Logs,
+        };
         match error {
             Some(error) => failures.keep(export, error.to_string()),
             None if was_failing => failures.end(export),

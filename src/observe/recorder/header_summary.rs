@@ -14,7 +14,8 @@ const UNESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'.')
     .remove(b'/');
 
-/// Maximum length of a header value in bytes. A longer one is omitted.
+/// Maximum length of a header value in bytes. A list is cut behind an entry, a text behind a
+/// character.
 const MAX_HEADER_BYTES: usize = 4096;
 
 /// Values of the response headers; empty ones are omitted.
@@ -70,36 +71,33 @@ impl HeaderSummary {
     /// Takes what was collected. Events after that are ignored.
     pub(super) fn take(&mut self, exchange: &ExchangeSummary) -> HookSummary {
         self.is_taken = true;
-        let message = std::mem::take(&mut self.messages).join("\n");
-        let mut summary = HookSummary {
+        HookSummary {
             action: exchange.action.as_str(),
             session_id: exchange.session_id.clone(),
             hooks: std::mem::take(&mut self.hooks),
-            system_message: utf8_percent_encode(&message, UNESCAPED).collect(),
-        };
-        let values = [
-            &mut summary.session_id,
-            &mut summary.hooks,
-            &mut summary.system_message,
-        ];
-        for value in values
-            .into_iter()
-            .filter(|value| value.len() > MAX_HEADER_BYTES)
-        {
-            value.clear();
+            system_message: header_text(&std::mem::take(&mut self.messages).join("\n")),
         }
-        summary
     }
 
     fn push(&mut self, run: &HookRun) {
-        if self.hooks.len() > MAX_HEADER_BYTES {
-            return;
+        let separator = if self.hooks.is_empty() { "" } else { ", " };
+        let name = utf8_percent_encode(&run.name, UNESCAPED);
+        let entry = format!("{separator}{name};{}", run.elapsed.as_millis());
+        if self.hooks.len() + entry.len() <= MAX_HEADER_BYTES {
+            self.hooks.push_str(&entry);
         }
-        if !self.hooks.is_empty() {
-            self.hooks.push_str(", ");
-        }
-        self.hooks.extend(utf8_percent_encode(&run.name, UNESCAPED));
-        self.hooks.push(';');
-        self.hooks.push_str(&run.elapsed.as_millis().to_string());
     }
+}
+
+/// Returns the begin of a text that fits into a header, percent-encoded.
+fn header_text(text: &str) -> String {
+    let mut header = String::new();
+    for char in text.split_inclusive(|_| true) {
+        let char = utf8_percent_encode(char, UNESCAPED).to_string();
+        if header.len() + char.len() > MAX_HEADER_BYTES {
+            break;
+        }
+        header.push_str(&char);
+    }
+    header
 }

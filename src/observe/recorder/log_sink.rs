@@ -77,6 +77,7 @@ fn log_exchange(exchange: &ExchangeSummary) {
         upstream = exchange.upstream,
         status = exchange.status,
         action = exchange.action.as_str(),
+        error = exchange.error.unwrap_or_default(),
         chunks = exchange.chunks,
         ended = exchange.end.as_str(),
         duration_ms = whole_milliseconds(exchange.elapsed),

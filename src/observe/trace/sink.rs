@@ -219,7 +219,10 @@ impl TraceSink {
             detail,
         };
         if let Some(content) = self.content.take() {
-            let is_watched = self.store.is_watched(&exchange.session_id, &caller.key);
+            let is_watched = self
+                .store
+                .watched
+                .includes(&exchange.session_id, &caller.key);
             content.finish(&self.store, &record, is_watched);
         }
         let bytes = std::mem::replace(&mut self.bytes, self.store.no_bytes());
@@ -327,7 +330,7 @@ impl Sink for TraceSink {
             SinkNeed::Steps => is_call,
             SinkNeed::Content => {
                 let is_kept = self.settings.denied_or_edited || self.settings.sample > 0.0;
-                is_call && (is_kept || self.store.has_watches())
+                is_call && (is_kept || self.store.watched.has_any())
             }
             SinkNeed::Bodies | SinkNeed::Upstream | SinkNeed::Inputs => false,
         }

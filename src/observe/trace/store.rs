@@ -32,7 +32,7 @@ use crate::{
             record::{CallDetail, CallRecord, cache_effect::PromptCache},
             rule::{RuleIdentity, TracedRule},
             store::{
-                content::{ContentStore, StoredContent},
+                content::ContentStore,
                 denials::{Denial, DenialTable},
                 memory::{InFlightBytes, TraceMemory},
                 pages::{CallPage, CallView, DenialList, ScanRange, TraceStatus},
@@ -67,7 +67,7 @@ pub struct TraceStore {
     denials: Mutex<DenialTable>,
     pub(crate) prompts: PromptCache,
     pub(crate) contents: ContentStore,
-    watched: WatchedSessions,
+    pub(crate) watched: WatchedSessions,
     /// Sequence number of the last record, for subscribers.
     newest: watch::Sender<u64>,
     dropped_details: AtomicU64,
@@ -219,11 +219,6 @@ impl TraceStore {
         InFlightCalls::has(&self.in_flight, id)
     }
 
-    /// Returns the masked content of a request, if it is kept.
-    pub fn content(&self, id: &str) -> Option<Arc<StoredContent>> {
-        self.contents.find(id)
-    }
-
     /// Subscribes to records that match and finish from now on, or behind a sequence number. One
     /// that no record has yet is of an earlier process, so all records are behind it.
     pub fn subscribe(
@@ -241,11 +236,6 @@ impl TraceStore {
     /// Returns the number of subscriptions.
     pub fn subscriptions(&self) -> usize {
         self.newest.receiver_count()
-    }
-
-    /// Returns a text with its secrets replaced, as found by all detectors.
-    pub fn masked_text(&self, text: &str) -> String {
-        self.contents.masked_text(text)
     }
 
     /// Returns denials by rule, reason and tool.
@@ -271,11 +261,6 @@ impl TraceStore {
         }
     }
 
-    /// Keeps the content of a session's requests until the watch ends.
-    pub fn watch(&self, watch: SessionWatch) {
-        self.watched.add(watch);
-    }
-
     /// Returns the watches of sessions that have not ended.
     pub fn watches(&self) -> Vec<SessionWatch> {
         self.watched.list(SystemTime::now())
@@ -296,16 +281,6 @@ impl TraceStore {
             dropped_details: self.dropped_details.load(Ordering::Relaxed),
             dropped_records: self.dropped_records.load(Ordering::Relaxed),
         }
-    }
-
-    /// Returns whether the session of a caller is watched.
-    pub(crate) fn is_watched(&self, session: &str, caller: &str) -> bool {
-        self.watched.includes(session, caller)
-    }
-
-    /// Returns whether any session is watched.
-    pub(crate) fn has_watches(&self) -> bool {
-        self.watched.has_any()
     }
 
     /// Counts a detail that is not kept.

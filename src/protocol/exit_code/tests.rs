@@ -76,8 +76,21 @@ fn text_is_a_message_without_a_decision() {
 
     check_ok("hello\n", &HookOutput::message("hello"), &plain);
     check_ok(r#""deny""#, &HookOutput::message(r#""deny""#), &plain);
-    let log = "log\n{\"decision\":\"deny\"}";
+    let log = "log\n{\"level\":\"info\"}\n{";
     check_ok(log, &HookOutput::message(log), &plain);
+}
+
+#[test]
+fn an_output_in_a_text_has_a_diagnostic() {
+    let both = [DiagnosticCode::PlainText, DiagnosticCode::ObjectInText];
+
+    for text in [
+        "log\n{\"decision\":\"deny\"}",
+        "log\n{\n  \"continue\": false\n}\ndone",
+        "log\n{\n{}\n{\"hookSpecificOutput\":{}} done",
+    ] {
+        check_ok(text, &HookOutput::message(text), &both);
+    }
 }
 
 #[test]

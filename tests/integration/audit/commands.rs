@@ -172,6 +172,25 @@ fn verification_of_a_missing_file_fails() {
 }
 
 #[test]
+fn a_file_of_another_kind_is_named_as_such() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("hookgate.yaml"), "upstreams: {}\n").unwrap();
+    for (arguments, expected) in [
+        (
+            ["audit", "verify", "hookgate.yaml"],
+            "hookgate.yaml:1: not a line of a log with a hash chain",
+        ),
+        (
+            ["recording", "show", "hookgate.yaml"],
+            "hookgate.yaml: byte 0: not a frame of a recording",
+        ),
+    ] {
+        let (code, _, stderr) = run(&arguments, folder.path());
+        assert!(code == 1 && stderr.contains(expected), "{stderr}");
+    }
+}
+
+#[test]
 fn commands_end_when_the_reader_of_their_output_has_gone() {
     let folder = TempDir::new().unwrap();
     let log = "{\"seq\":1,\"kind\":\"outcome\"}\ndamaged\n";

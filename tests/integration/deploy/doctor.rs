@@ -14,7 +14,10 @@ use agent_routes::{Machine, Report, Verdict};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{TestGateway, Upstream, hookgate, run};
+use crate::{
+    harness::{TestGateway, Upstream, hookgate, run},
+    tls,
+};
 
 /// Runs the command with a home and these variables as its only environment. Returns its exit
 /// code, stdout and stderr.
@@ -161,6 +164,40 @@ async fn another_http_server_is_not_the_gateway() {
         (1, "hookgate: the gateway does not answer\n")
     );
     let because = "the answer is not that of hookgate: it has no `x-hookgate-request-id`";
+    assert!(stdout.contains(because), "{stdout}");
+}
+
+#[tokio::test]
+async fn the_port_of_the_admin_api_is_not_that_of_agents() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "").await;
+    let home = TempDir::new().unwrap();
+    let url = format!("http://{}", gate.operators);
+    let ran = tokio::task::spawn_blocking(move || doctor(home.path(), &[], &["--url", &url]));
+    let (code, stdout, _) = ran.await.unwrap();
+
+    assert_eq!(code, 1, "{stdout}");
+    let because = "the port is that of the admin API, not that of agents";
+    assert!(stdout.contains(because), "{stdout}");
+}
+
+#[tokio::test]
+async fn the_certificate_of_an_authority_is_named_as_the_cause() {
+    let (certificate, key) = tls::self_signed_authority();
+    let home = TempDir::new().unwrap();
+    fs::write(home.path().join("ca.pem"), &certificate).unwrap();
+    let files = [("server.pem", certificate.as_str()), ("server.key", &key)];
+    let gate = TestGateway::with_files(&Upstream::mock().await, tls::TLS, &files).await;
+    let url = format!("https://{}", gate.agents);
+    let ran = tokio::task::spawn_blocking(move || {
+        let trusted = home.path().join("ca.pem");
+        let variables = [("NODE_EXTRA_CA_CERTS", trusted.to_str().unwrap())];
+        doctor(home.path(), &variables, &["--url", &url])
+    });
+    let (code, stdout, _) = ran.await.unwrap();
+
+    assert_eq!(code, 1, "{stdout}");
+    let because = "the certificate is that of an authority: issue one for the server";
     assert!(stdout.contains(because), "{stdout}");
 }
 

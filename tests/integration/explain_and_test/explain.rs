@@ -127,6 +127,36 @@ fn a_model_call_is_explained() {
     "#);
 }
 
+#[test]
+fn parts_of_an_output_without_effect_are_explained() {
+    let config = "\
+upstreams: { gemini: { url: https://example.org } }
+hooks:
+  BeforeModel:
+    - hooks:
+        - { name: text, command: \"printf 'log\\n{\\\"decision\\\":\\\"deny\\\"}'\" }
+        - name: fields
+          command: |
+            echo '{\"decison\":\"deny\",\"hookSpecificOutput\":{\"permissionDecision\":\"deny\"}}'
+";
+    let call = r#"{"contents":[{"role":"user","parts":[{"text":"Hello"}]}]}"#;
+    let folder = folder(&[("hookgate.yaml", config), ("call.json", call)]);
+
+    let output = explain(&folder, &["call.json"]);
+
+    for line in [
+        "     plain_text: stdout is text and so no decision; write logs to stderr",
+        "     object_in_text: the text has a line with an output, which has no effect",
+        "     unknown_key: no effect on BeforeModel: `decison`, \
+         `hookSpecificOutput.permissionDecision`",
+    ] {
+        assert!(
+            output.lines().any(|found| found == line),
+            "{line}: {output}"
+        );
+    }
+}
+
 /// Explains a call with this answer under `hookgate.yaml`.
 fn explain_answer(config: &str, answer: &Value, then: &Value) -> String {
     let call = json!({
@@ -319,6 +349,7 @@ fn invalid_input_files_for_explain_are_errors() {
         ("path.json", r#"{"body": {}, "path": "v1beta"}"#),
         ("header.json", r#"{"body": {}, "headers": {"a b": ""}}"#),
         ("event.json", r#"{"hook_event_name": "BeforeTol"}"#),
+        ("chat.json", r#"{"model": "gpt-5", "messages": []}"#),
     ]);
     let explain = |file| {
         run(
@@ -339,6 +370,10 @@ fn invalid_input_files_for_explain_are_errors() {
     let (code, _, stderr) = explain("header.json");
     assert_eq!(code, 1);
     assert!(stderr.contains("`a b` cannot be sent"), "{stderr}");
+    let (code, _, stderr) = explain("chat.json");
+    assert_eq!(code, 1);
+    let path = "send `{\"path\":\"/v1/chat/completions\",\"body\":…}`";
+    assert!(stderr.contains(path), "{stderr}");
     let (code, stdout, _) = explain("event.json");
     assert_eq!(code, 1);
     assert!(stdout.starts_with("answer: 400 "), "{stdout}");

@@ -150,6 +150,36 @@ async fn response_headers_report_hooks_and_their_messages() {
 }
 
 #[tokio::test]
+async fn response_headers_that_are_too_long_are_cut() {
+    let upstream = Upstream::mock().await;
+    let long = "x".repeat(3000);
+    let warns = |name: &str| hook::command(name, "printf '%5000s' | sed 's/ /ä/g' >&2; exit 1");
+    let hooks = hook::config(&[
+        ("BeforeModel", warns("first")),
+        ("BeforeModel", hook::command(&long, "true")),
+        (
+            "BeforeModel",
+            hook::command(&long.replace('x', "y"), "true"),
+        ),
+        ("BeforeModel", hook::command("last", "true")),
+    ]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+
+    let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
+
+    let runs = answer.header("x-hookgate-hooks").split(", ");
+    let names: Vec<&str> = runs.map(|run| run.split_once(';').unwrap().0).collect();
+    assert_eq!(names, ["first", &long, "last"]);
+    let message = answer.header("x-hookgate-system-message");
+    assert!(message.starts_with("Warning%3A%20"), "{message}");
+    assert!(
+        message.ends_with("%C3%A4") && message.len() > 4080,
+        "{message}"
+    );
+    assert!(message.len() <= 4096, "{message}");
+}
+
+#[tokio::test]
 async fn response_headers_of_a_call_without_hooks_list_none() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, "").await;

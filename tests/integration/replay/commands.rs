@@ -117,7 +117,7 @@ async fn damaged_and_truncated_segments_are_reported_and_the_rest_is_replayed() 
     for (name, cause) in [
         ("rec-z-truncated.hgr", "truncated"),
         ("rec-z-tampered.hgr", "corrupt"),
-        ("rec-z-foreign.hgr", "corrupt"),
+        ("rec-z-foreign.hgr", "not a frame of a recording"),
     ] {
         let is_reported = |line: &str| line.contains(name) && line.contains(cause);
         assert!(err.lines().any(is_reported), "{err}");

@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::worker::worker;
-use crate::harness::{TestGateway, Upstream, prompt, respond};
+use super::{Process, worker::worker};
+use crate::harness::{TestGateway, Upstream, hook, prompt, respond};
 
 /// Every transport, and variants of `command`.
 const TRANSPORTS: [&str; 5] = ["command", "prewarmed", "line", "worker", "http"];
@@ -183,6 +183,55 @@ async fn plain_text_of_a_command_is_not_a_failure() {
             assert_eq!(run["status"], "ok", "{transport}: {run}");
         }
     }
+}
+
+#[tokio::test]
+async fn an_output_without_its_effect_is_logged_once_for_each_hook() {
+    let upstream = Upstream::mock().await;
+    let elsewhere = json!({ "hookSpecificOutput": { "permissionDecision": "deny" } });
+    let lines = json!({ "decision": "deny", "reason": "secret" });
+    let hooks = hook::config(&[
+        ("BeforeModel", hook::command("text", "echo hello")),
+        (
+            "BeforeModel",
+            hook::command("lines", &format!("echo log; echo '{lines:#}'")),
+        ),
+        (
+            "BeforeModel",
+            hook::printing(
+                "misspelled",
+                &json!({ "decison": "deny", "stopReason": null }),
+            ),
+        ),
+        ("BeforeModel", hook::printing("elsewhere", &elsewhere)),
+        (
+            "BeforeModel",
+            hook::printing("unknown", &json!({ "decision": "Deny" })),
+        ),
+    ]);
+    let gateway = Process::start(&upstream, &hooks, &[]);
+
+    for _ in 0..2 {
+        let answer = gateway.agent.generate("m", &prompt("hello")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    let log = gateway.stop().await;
+
+    let ignored: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("part of the hook output ignored"))
+        .collect();
+    assert_eq!(ignored.len(), 4, "{log}");
+    for (hook, code) in [
+        ("lines", "object_in_text"),
+        ("misspelled", "unknown_key"),
+        ("elsewhere", "unknown_key"),
+        ("unknown", "unknown_decision"),
+    ] {
+        let of_hook = |line: &&&str| line.contains(hook) && line.contains(code);
+        assert_eq!(ignored.iter().filter(of_hook).count(), 1, "{hook}: {log}");
+    }
+    assert!(!log.contains("secret") && !log.contains("decison"), "{log}");
 }
 
 #[tokio::test]

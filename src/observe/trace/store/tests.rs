@@ -529,7 +529,9 @@ fn patterns_of_the_config_are_masked_from_the_reload_on() {
         store
             .contents
             .configure(&ContentSettings::default(), patterns);
-        store.masked_text("see TCK-123456, AKIAIOSFODNN7EXAMPLE")
+        store
+            .contents
+            .masked_text("see TCK-123456, AKIAIOSFODNN7EXAMPLE")
     };
     let pattern = ("ticket".to_owned(), "TCK-[0-9]{6}".to_owned());
 
@@ -546,13 +548,13 @@ fn content_is_masked_before_it_is_kept_and_removed_after_its_time() {
     let rules = two_rules(&store);
 
     call_with_secret(&store, &rules, "00000000-a", Duration::ZERO);
-    let is_expired = store.content("00000000-a").is_none();
+    let is_expired = store.contents.find("00000000-a").is_none();
     let bytes = store.status().content_bytes;
     call_with_secret(&store, &rules, "00000000-b", Duration::from_mins(1));
 
     assert!(is_expired);
     assert_eq!(bytes, 0);
-    let kept = store.content("00000000-b").unwrap();
+    let kept = store.contents.find("00000000-b").unwrap();
     let json = serde_json::to_string(&*kept).unwrap();
     assert!(
         !json.contains("AKIA") && json.contains("[REDACTED:aws_key]"),
@@ -572,6 +574,6 @@ fn content_is_removed_after_its_time_also_behind_content_that_is_kept_longer() {
     call_with_secret(&store, &rules, "00000000-b", Duration::ZERO);
 
     assert_eq!(bytes(), before);
-    assert!(store.content("00000000-b").is_none());
-    assert!(store.content("00000000-a").is_some());
+    assert!(store.contents.find("00000000-b").is_none());
+    assert!(store.contents.find("00000000-a").is_some());
 }
