@@ -955,3 +955,72 @@ async fn hooks_see_the_server_of_an_mcp_tool_in_a_namespace() {
         assert_eq!(server, "files", "{event}");
     }
 }
+
+#[tokio::test]
+async fn a_choice_of_an_mcp_tool_in_a_namespace_is_that_of_its_declaration() {
+    let echo = "printf '{\"hookSpecificOutput\":'; cat; printf '}'";
+    let echo = hook::config(&[("BeforeModel", hook::command("echo", echo))]);
+    let deny = "policies: [{ policy: tool_guard, deny: [mcp__files__exec_command] }]\n";
+    let tool = json!({ "type": "function", "name": "exec_command" });
+    let list = json!({ "type": "allowed_tools", "mode": "required",
+        "tools": [tool, { "type": "function", "name": "read" }] });
+    let tools = json!([function("read"), mcp_tool("exec_command")]);
+    for (config, choice, expected) in [
+        (echo.as_str(), &tool, tool.clone()),
+        (echo.as_str(), &list, list.clone()),
+        (deny, &tool, json!("none")),
+    ] {
+        let call = call_of(Some("mcp__files"));
+        let upstream = answering([json!([call]), json!([message("fine")])]).await;
+        let gateway = gateway(&upstream, config).await;
+        let body = json!({ "model": "m", "input": [user("go")], "tools": tools,
+            "tool_choice": choice });
+
+        let answer = ask(&gateway, &body).await;
+
+        assert_eq!(upstream.requests()[0].json()["tool_choice"], expected);
+        let is_called = answer.json()["output"] == json!([call]);
+        assert_eq!(is_called, config == echo, "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn a_tool_of_an_mcp_server_has_the_name_that_hooks_of_codex_see() {
+    let mut call = call_of(Some("mcp__codex_apps__calendar"));
+    call["name"] = "_create_event".into();
+    let mut tool = mcp_tool("_create_event");
+    tool["name"] = "mcp__codex_apps__calendar".into();
+    let choice = json!({ "type": "function", "name": "_create_event" });
+    let body = json!({ "model": "m", "input": [user("go")], "tools": [function("read"), tool],
+        "tool_choice": choice });
+    for (guard, is_denied) in [
+        ("deny: [mcp__codex_apps__calendar__create_event]", true),
+        ("allow: [mcp__codex_apps__calendar__create_event]", false),
+    ] {
+        let upstream = answering([json!([call]), json!([message("fine")])]).await;
+        let config = format!("policies: [{{ policy: tool_guard, {guard} }}]\n");
+        let gateway = gateway(&upstream, &config).await;
+
+        let answer = ask(&gateway, &body).await;
+
+        let expected = if is_denied {
+            message("fine")
+        } else {
+            call.clone()
+        };
+        assert_eq!(answer.json()["output"], json!([expected]), "{guard}");
+        let sent = upstream.requests()[0].json();
+        let left = if is_denied {
+            function("read")
+        } else {
+            tool.clone()
+        };
+        assert_eq!(sent["tools"], json!([left]), "{guard}");
+        let expected = if is_denied {
+            json!("none")
+        } else {
+            choice.clone()
+        };
+        assert_eq!(sent["tool_choice"], expected, "{guard}");
+    }
+}
