@@ -1127,3 +1127,20 @@ async fn thoughts_of_no_item_are_sent() {
         assert_eq!(thoughts.collect::<String>(), expected, "{}", answer.text());
     }
 }
+
+#[tokio::test]
+async fn a_text_in_place_of_a_message_is_not_put_into_its_summary() {
+    let mut item = message("secret");
+    item["summary"] = json!([{ "type": "summary_text", "text": "hm" }]);
+    let upstream = answering([json!([item]), json!([])]).await;
+    let edit = hook::response(&json!({ "candidates": [
+        { "content": { "role": "model", "parts": ["new"] }, "finishReason": "STOP" }] }));
+    let hooks = hook::config(&[("AfterModel", hook::printing("edit", &edit))]);
+    let gateway = gateway(&upstream, &hooks).await;
+
+    let answer = ask(&gateway, &json!({ "model": "m", "input": "hello" })).await;
+
+    let output = &answer.json()["output"];
+    assert_eq!(output[0]["content"][0]["text"], "new", "{output}");
+    assert!(!answer.text().contains("secret"), "{output}");
+}
