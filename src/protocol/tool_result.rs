@@ -36,9 +36,18 @@ const DESCRIPTIONS: &[&str] = &[
     "usage",
 ];
 
-/// Returns the text of a result; its JSON if a model may read more of it.
+/// Maximum length of a number that only describes a result, such as a count or a priority.
+const MAX_COUNT_CHARS: usize = 6;
+
+/// Returns the text of a result, and behind it the JSON of what else a model may read.
 pub(super) fn text(result: &Value) -> String {
-    known_text(result).unwrap_or_else(|| result.to_string())
+    let known = match result {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(blocks) => text_of_blocks(blocks),
+        Value::Object(fields) => text_of_object(fields),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    };
+    known.unwrap_or_else(|| result.to_string())
 }
 
 /// Returns `text` in the shape of the `original` result; `None` if the shape is unknown,
@@ -47,37 +56,59 @@ pub(super) fn in_shape_of(original: &Value, text: &str) -> Option<Value> {
     match original {
         Value::Null | Value::String(_) => Some(json!(text)),
         Value::Array(_) => Some(json!([{ "type": "text", "text": text }])),
-        Value::Object(fields) => edited_json(original, text).or_else(|| with_text(fields, text)),
+        Value::Object(fields) => {
+            let edited = match text_field(fields) {
+                Some(name) => with_text(fields, name, text)?,
+                None => edited_fields(fields, text)?,
+            };
+            Some(Value::Object(edited))
+        }
         Value::Bool(_) | Value::Number(_) => None,
     }
 }
 
-/// Returns the text of a result in a known shape.
-fn known_text(result: &Value) -> Option<String> {
-    let fields = match result {
-        Value::String(text) => return Some(text.clone()),
-        Value::Object(fields) => fields,
-        blocks => return text_of_blocks(blocks),
-    };
-    let name = text_field(fields)?;
-    if fields.keys().any(|other| is_unknown(fields, name, other)) {
-        return None;
-    }
-    let text = known_text(fields.get(name)?)?;
-    let further = FURTHER_FIELDS.iter().filter_map(|name| fields.get(*name));
-    let further = further.filter_map(|value| match value {
-        Value::Null => None,
-        Value::String(text) => Some(text.clone()),
-        // A server repeats its structured content as text.
-        value if serde_json::from_str(&text).is_ok_and(|repeated: Value| repeated == *value) => {
-            None
-        }
-        value => Some(value.to_string()),
+/// Returns the texts of a list of content blocks, if it is one.
+fn text_of_blocks(blocks: &[Value]) -> Option<String> {
+    let texts = blocks.iter().map(|block| {
+        let fields = block.as_object()?;
+        let Some(Value::String(text)) = fields.get("text") else {
+            return Some(block.to_string());
+        };
+        // Codex gives its model the JSON of whole blocks.
+        let others = contents(fields, |name| name != "text" && name != "type");
+        Some(join([text.clone(), json_of(others)]))
     });
-    let mut texts: Vec<String> = further.collect();
-    texts.insert(0, text);
-    texts.retain(|text| !text.is_empty());
-    Some(texts.join("\n"))
+    Some(join(texts.collect::<Option<Vec<_>>>()?))
+}
+
+/// Returns the text of an object in a known shape.
+fn text_of_object(fields: &Map<String, Value>) -> Option<String> {
+    let name = text_field(fields)?;
+    let text = text(fields.get(name)?);
+    // A server repeats its structured content as text.
+    let is_repeated =
+        |value: &Value| serde_json::from_str(&text).is_ok_and(|text: Value| text == *value);
+    let further = FURTHER_FIELDS.map(|name| match fields.get(name) {
+        Some(Value::String(text)) => text.clone(),
+        Some(value) if !value.is_null() && !is_repeated(value) => value.to_string(),
+        Some(_) | None => String::new(),
+    });
+    let others = json_of(unknown_fields(fields, name));
+    let texts = [&text].into_iter().chain(&further).chain([&others]);
+    Some(join(texts.cloned()))
+}
+
+fn join(texts: impl IntoIterator<Item = String>) -> String {
+    let texts = texts.into_iter().filter(|text| !text.is_empty());
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the JSON of an object; an empty text if it has no fields.
+fn json_of(fields: Map<String, Value>) -> String {
+    if fields.is_empty() {
+        return String::new();
+    }
+    Value::Object(fields).to_string()
 }
 
 /// Returns the name of the field with the text.
@@ -91,46 +122,65 @@ fn text_field(fields: &Map<String, Value>) -> Option<&'static str> {
         })
 }
 
-/// Returns whether a model may read the field `other` of a result with its text in `name`.
-fn is_unknown(fields: &Map<String, Value>, name: &str, other: &str) -> bool {
-    let is_known =
-        other == name || FURTHER_FIELDS.contains(&other) || DESCRIPTIONS.contains(&other);
-    !is_known && fields.get(other).is_some_and(has_content)
+/// Returns the fields that a model may read of a result with its text in `name`, beside the known
+/// ones.
+fn unknown_fields(fields: &Map<String, Value>, name: &str) -> Map<String, Value> {
+    contents(fields, |other| {
+        other != name && !FURTHER_FIELDS.contains(&other) && !DESCRIPTIONS.contains(&other)
+    })
+}
+
+/// Returns the fields with content among those that are selected.
+fn contents(fields: &Map<String, Value>, is_selected: impl Fn(&str) -> bool) -> Map<String, Value> {
+    let fields = fields.iter();
+    let contents = fields.filter(|(name, value)| is_selected(name) && has_content(value));
+    contents
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 fn has_content(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(_) => false,
-        Value::Number(_) => true,
+        Value::Number(number) => number.to_string().len() > MAX_COUNT_CHARS,
         Value::String(text) => !text.is_empty(),
         Value::Array(items) => !items.is_empty(),
-        Value::Object(fields) => !fields.is_empty(),
+        // A content block may have a priority among its annotations.
+        Value::Object(fields) => {
+            let mut fields = fields.iter();
+            fields.any(|(name, value)| name != "priority" || has_content(value))
+        }
     }
 }
 
-/// Returns the edited JSON of a result that is shown as JSON, if it has the same fields.
-fn edited_json(original: &Value, text: &str) -> Option<Value> {
-    if known_text(original).is_some() {
-        return None;
-    }
-    let edited: Value = serde_json::from_str(text).ok()?;
-    let has_same_fields = original.as_object()?.keys().eq(edited.as_object()?.keys());
-    has_same_fields.then_some(edited)
+/// Returns the edited fields of an object that is shown as JSON, if it has the same ones.
+fn edited_fields(original: &Map<String, Value>, text: &str) -> Option<Map<String, Value>> {
+    let edited: Map<String, Value> = serde_json::from_str(text).ok()?;
+    original.keys().eq(edited.keys()).then_some(edited)
 }
 
-/// Returns a result with another text, and nothing else that a model may read.
-fn with_text(original: &Map<String, Value>, text: &str) -> Option<Value> {
-    let name = text_field(original)?;
+/// Returns a result with another text in the field `name`, and nothing else that a model may
+/// read but edited fields.
+fn with_text(original: &Map<String, Value>, name: &str, text: &str) -> Option<Map<String, Value>> {
     let mut fields = original.clone();
     // An agent may prefer it to the text.
     fields.shift_remove("structuredContent");
-    for (other, value) in &mut fields {
-        if other == "stderr" || is_unknown(original, name, other) {
-            clear(value);
-        }
+    if let Some(errors) = fields.get_mut("stderr") {
+        clear(errors);
     }
+    let unknown = unknown_fields(original, name);
+    let (first, last) = text.rsplit_once('\n').unwrap_or(("", text));
+    let (text, unknown) = match edited_fields(&unknown, last) {
+        Some(edited) if !unknown.is_empty() => (first, edited),
+        Some(_) | None => {
+            let mut cleared = unknown;
+            cleared.values_mut().for_each(clear);
+            (text, cleared)
+        }
+    };
+    fields.extend(unknown);
     fields.insert(name.to_owned(), in_shape_of(original.get(name)?, text)?);
-    Some(Value::Object(fields))
+    Some(fields)
 }
 
 /// Removes the content of a value, which keeps its type.
@@ -142,17 +192,6 @@ fn clear(value: &mut Value) {
         Value::Array(items) => items.clear(),
         Value::Object(fields) => fields.values_mut().for_each(clear),
     }
-}
-
-/// Returns the texts of a list of content blocks, if it is one.
-fn text_of_blocks(blocks: &Value) -> Option<String> {
-    let texts = blocks.as_array()?.iter().map(|block| {
-        let fields = block.as_object()?;
-        let has_more = fields.keys().any(|other| is_unknown(fields, "text", other));
-        fields.get("text")?.as_str().filter(|_| !has_more)
-    });
-    let texts: Option<Vec<&str>> = texts.collect();
-    Some(texts?.join("\n"))
 }
 
 #[cfg(test)]
@@ -195,8 +234,13 @@ mod tests {
             ),
             (
                 json!({ "result": "i", "note": "j", "code": 200 }),
-                r#"{"result":"i","note":"j","code":200}"#,
+                "i\n{\"note\":\"j\"}",
                 Some(json!({ "result": "new", "note": "", "code": 200 })),
+            ),
+            (
+                json!([{ "type": "text", "text": "k", "url": "l" }, { "type": "image" }]),
+                "k\n{\"url\":\"l\"}\n{\"type\":\"image\"}",
+                Some(json!([{ "type": "text", "text": "new" }])),
             ),
             (json!({ "own": 1 }), r#"{"own":1}"#, None),
         ] {

@@ -36,8 +36,12 @@ pub(super) async fn run(
             event
         });
         let upper_runs = upper_runs.await?;
+        let mode = selection.as_ref().and_then(|below| below.mode);
         write_selection(turn, request, selection)?;
         selection = evaluate::<BeforeToolSelection>(&upper_runs);
+        if let Some(upper) = &mut selection {
+            upper.mode = upper.mode.max(mode);
+        }
         runs.extend(upper_runs);
     }
     conclude::<BeforeToolSelection>(&turn.context.recorder, plan.summary(), runs);

@@ -282,7 +282,7 @@ fn ran(tool: &str, result: &Value) -> Value {
 #[tokio::test]
 async fn all_that_a_model_may_read_of_a_result_is_shown_and_masked() {
     let upstream = Upstream::mock().await;
-    let config = "policies: [{ policy: redact, detect: [email] }]\n";
+    let config = "policies: [{ policy: redact, detect: [email, card] }]\n";
     let hook = hook::command("seen", "cat > seen.json");
     let config = format!("{config}{}", hook::config(&[("AfterTool", hook)]));
     let gate = TestGateway::start(&upstream, &config).await;
@@ -295,8 +295,29 @@ async fn all_that_a_model_may_read_of_a_result_is_shown_and_masked() {
         ),
         (
             json!({ "content": "ok", "note": "ann@example.com" }),
-            "{\"content\":\"ok\",\"note\":\"[REDACTED:email]\"}",
+            "ok\n{\"note\":\"[REDACTED:email]\"}",
             json!({ "content": "ok", "note": "[REDACTED:email]" }),
+        ),
+        (
+            json!([{ "type": "text", "text": "ok", "_meta": { "to": "ann@example.com" } }]),
+            "ok\n{\"_meta\":{\"to\":\"[REDACTED:email]\"}}",
+            blocks("ok\n{\"_meta\":{\"to\":\"[REDACTED:email]\"}}"),
+        ),
+        (
+            json!([{ "type": "text", "text": "ann@example.com", "annotations": { "priority": 1 } }]),
+            "[REDACTED:email]",
+            blocks("[REDACTED:email]"),
+        ),
+        (
+            json!({ "stdout": "ok", "stderr": "", "isImage": false, "n": 4_111_111_111_111_111_u64 }),
+            "ok\n{\"n\":[REDACTED:card]}",
+            json!({ "stdout": "ok\n{\"n\":[REDACTED:card]}", "stderr": "", "isImage": false,
+                "n": 0 }),
+        ),
+        (
+            json!({ "stdout": "ann@example.com", "stderr": "", "isImage": false, "n": 0 }),
+            "[REDACTED:email]",
+            json!({ "stdout": "[REDACTED:email]", "stderr": "", "isImage": false, "n": 0 }),
         ),
         (
             json!({ "own": ["ann@example.com"] }),

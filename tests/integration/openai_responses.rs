@@ -955,3 +955,192 @@ async fn hooks_see_the_server_of_an_mcp_tool_in_a_namespace() {
         assert_eq!(server, "files", "{event}");
     }
 }
+
+#[tokio::test]
+async fn a_choice_of_an_mcp_tool_in_a_namespace_is_that_of_its_declaration() {
+    let echo = "printf '{\"hookSpecificOutput\":'; cat; printf '}'";
+    let echo = hook::config(&[("BeforeModel", hook::command("echo", echo))]);
+    let deny = "policies: [{ policy: tool_guard, deny: [mcp__files__exec_command] }]\n";
+    let tool = json!({ "type": "function", "name": "exec_command" });
+    let list = json!({ "type": "allowed_tools", "mode": "required",
+        "tools": [tool, { "type": "function", "name": "read" }] });
+    let tools = json!([function("read"), mcp_tool("exec_command")]);
+    for (config, choice, expected) in [
+        (echo.as_str(), &tool, tool.clone()),
+        (echo.as_str(), &list, list.clone()),
+        (deny, &tool, json!("none")),
+    ] {
+        let call = call_of(Some("mcp__files"));
+        let upstream = answering([json!([call]), json!([message("fine")])]).await;
+        let gateway = gateway(&upstream, config).await;
+        let body = json!({ "model": "m", "input": [user("go")], "tools": tools,
+            "tool_choice": choice });
+
+        let answer = ask(&gateway, &body).await;
+
+        assert_eq!(upstream.requests()[0].json()["tool_choice"], expected);
+        let is_called = answer.json()["output"] == json!([call]);
+        assert_eq!(is_called, config == echo, "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn a_tool_of_an_mcp_server_has_the_name_that_hooks_of_codex_see() {
+    let mut call = call_of(Some("mcp__codex_apps__calendar"));
+    call["name"] = "_create_event".into();
+    let mut tool = mcp_tool("_create_event");
+    tool["name"] = "mcp__codex_apps__calendar".into();
+    let choice = json!({ "type": "function", "name": "_create_event" });
+    let body = json!({ "model": "m", "input": [user("go")], "tools": [function("read"), tool],
+        "tool_choice": choice });
+    for (guard, is_denied) in [
+        ("deny: [mcp__codex_apps__calendar__create_event]", true),
+        ("allow: [mcp__codex_apps__calendar__create_event]", false),
+    ] {
+        let upstream = answering([json!([call]), json!([message("fine")])]).await;
+        let config = format!("policies: [{{ policy: tool_guard, {guard} }}]\n");
+        let gateway = gateway(&upstream, &config).await;
+
+        let answer = ask(&gateway, &body).await;
+
+        let expected = if is_denied {
+            message("fine")
+        } else {
+            call.clone()
+        };
+        assert_eq!(answer.json()["output"], json!([expected]), "{guard}");
+        let sent = upstream.requests()[0].json();
+        let left = if is_denied {
+            function("read")
+        } else {
+            tool.clone()
+        };
+        assert_eq!(sent["tools"], json!([left]), "{guard}");
+        let expected = if is_denied {
+            json!("none")
+        } else {
+            choice.clone()
+        };
+        assert_eq!(sent["tool_choice"], expected, "{guard}");
+    }
+}
+
+/// Pieces of no item, and a last event with reasoning and the message.
+fn unindexed_stream(pieces: &[Value], text: &str) -> (Vec<Value>, Value) {
+    let summary = json!([{ "type": "summary_text", "text": "hm" }]);
+    let reasoning = json!({ "type": "reasoning", "id": "rs_1", "summary": summary,
+        "encrypted_content": "gAAA" });
+    let output = json!([reasoning, message(text)]);
+    let mut sent = vec![created()];
+    sent.extend(pieces.iter().cloned());
+    sent.push(completed(&output));
+    (sent, output)
+}
+
+#[tokio::test]
+async fn a_text_of_no_item_is_the_message_of_the_last_event() {
+    let look = hook::config(&[("AfterModel", hook::command("look", "cat >> seen"))]);
+    let redact = format!("policies: [{{ policy: redact }}]\n{look}");
+    for (config, pieces, text, expected) in [
+        (&look, ["Hello ", "world"], "Hello world", "Hello world"),
+        (&redact, ["Hello ", "world"], "Hello world", "Hello world"),
+        (&look, ["Hello ", "wor"], "Hello world", "Hello world"),
+        (&look, ["Hello ", "world"], "Bye", "Hello world"),
+        (
+            &redact,
+            ["to ann@", "example.com"],
+            "to ann@example.com",
+            "to [REDACTED:email]",
+        ),
+    ] {
+        let (sent, mut output) = unindexed_stream(&pieces.map(piece), text);
+        let upstream = streaming(&sent).await;
+        let gateway = gateway(&upstream, config).await;
+
+        let body = json!({ "model": "m", "input": "hello", "stream": true });
+        let answer = ask(&gateway, &body).await;
+
+        output[1]["content"][0]["text"] = expected.into();
+        let (_, response) = stream(&answer);
+        assert_eq!(response["output"], output, "{}", answer.text());
+        let events = events(&answer);
+        let pieces = events.iter().filter_map(|event| event["delta"].as_str());
+        assert_eq!(pieces.collect::<String>(), expected, "{}", answer.text());
+        for (number, event) in events.iter().enumerate() {
+            assert_eq!(event["sequence_number"], number, "{events:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_behind_a_text_of_no_item_is_guarded() {
+    let call = json!({ "type": "function_call", "id": "f", "call_id": "c", "name": "rm",
+        "arguments": "{}", "status": "completed" });
+    let (mut sent, mut output) = unindexed_stream(&[piece("ok")], "ok");
+    output.as_array_mut().unwrap().push(call);
+    sent.pop();
+    sent.push(completed(&output));
+    let upstream = streaming(&sent).await;
+    for (config, is_denied) in [(DENY_RM.to_owned(), true), (no_op_hook(), false)] {
+        let gateway = gateway(&upstream, &config).await;
+
+        let body = json!({ "model": "m", "input": "hello", "stream": true });
+        let answer = ask(&gateway, &body).await;
+
+        let (_, response) = stream(&answer);
+        assert!(text(&response).starts_with("ok"), "{response}");
+        let is_sent = answer.text().contains("function_call");
+        assert_eq!(is_sent, !is_denied, "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn thoughts_of_no_item_are_sent() {
+    let thought = |text: &str| {
+        json!({ "type": "response.reasoning_summary_text.delta", "summary_index": 0,
+            "delta": text })
+    };
+    let pieces = [
+        thought("ask ann@example.com "),
+        thought("now "),
+        piece("ok"),
+    ];
+    let (sent, _) = unindexed_stream(&pieces, "ok");
+    let upstream = streaming(&sent).await;
+    for (config, expected) in [
+        (no_op_hook(), "ask ann@example.com now "),
+        (
+            "policies: [{ policy: redact }]\n".to_owned(),
+            "ask [REDACTED:email] now ",
+        ),
+    ] {
+        let gateway = gateway(&upstream, &config).await;
+
+        let body = json!({ "model": "m", "input": "hello", "stream": true });
+        let answer = ask(&gateway, &body).await;
+
+        let events = events(&answer);
+        let thoughts = events
+            .iter()
+            .filter(|event| event["type"] == pieces[0]["type"]);
+        let thoughts = thoughts.filter_map(|event| event["delta"].as_str());
+        assert_eq!(thoughts.collect::<String>(), expected, "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn a_text_in_place_of_a_message_is_not_put_into_its_summary() {
+    let mut item = message("secret");
+    item["summary"] = json!([{ "type": "summary_text", "text": "hm" }]);
+    let upstream = answering([json!([item]), json!([])]).await;
+    let edit = hook::response(&json!({ "candidates": [
+        { "content": { "role": "model", "parts": ["new"] }, "finishReason": "STOP" }] }));
+    let hooks = hook::config(&[("AfterModel", hook::printing("edit", &edit))]);
+    let gateway = gateway(&upstream, &hooks).await;
+
+    let answer = ask(&gateway, &json!({ "model": "m", "input": "hello" })).await;
+
+    let output = &answer.json()["output"];
+    assert_eq!(output[0]["content"][0]["text"], "new", "{output}");
+    assert!(!answer.text().contains("secret"), "{output}");
+}

@@ -316,6 +316,31 @@ async fn tools_that_a_team_excludes_stay_excluded_by_the_organisation() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_stricter_mode_of_two_selections_of_tools_holds() {
+    let hooks = "hooks: { BeforeToolSelection: [{ hooks: [{ command: ./hooks/select.sh }] }] }\n";
+    let select = |selection: &Value| edit("go", &json!({ "toolConfig": selection }).to_string());
+    let both = json!({ "allowedFunctionNames": ["read", "write"] });
+    let read = json!({ "mode": "ANY", "allowedFunctionNames": ["read"] });
+    for (org, team) in [(&both, &read), (&read, &both)] {
+        let (org, team) = (select(org), select(team));
+        let replica = replica_of(
+            &[("hookgate.yaml", hooks), ("hooks/select.sh", &org)],
+            &[("hookgate.yaml", hooks), ("hooks/select.sh", &team)],
+        )
+        .await;
+        let mut request = prompt("go");
+        request["tools"] =
+            json!([{ "functionDeclarations": [{ "name": "read" }, { "name": "write" }] }]);
+
+        replica.agent.generate("m", &request).await;
+
+        let sent = replica.upstream.requests()[0].json();
+        let selection = &sent["toolConfig"]["functionCallingConfig"];
+        assert_eq!(selection, &read, "{sent}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tool_that_a_team_selects_stays_in_the_toolset_that_the_organisation_selects() {
     let hooks = "hooks: { BeforeToolSelection: [{ hooks: [{ command: ./hooks/select.sh }] }] }\n";
     let select = |name: &str| {

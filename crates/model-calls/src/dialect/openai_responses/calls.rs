@@ -101,7 +101,7 @@ impl ToolCallKind {
         let name = item.string(NAME)?;
         let name = name.ok_or_else(|| field_error("name", "the name of a tool"))?;
         let namespace = item.string(NAMESPACE)?.unwrap_or_default();
-        Ok(server_prefix(&namespace) + &name)
+        Ok(name_in(&namespace, &name))
     }
 
     /// Returns the arguments of a call. Text that is no unambiguous JSON object stays a string,
@@ -180,20 +180,14 @@ fn parse_arguments(text: &str) -> Value {
     object.unwrap_or_else(|| text.into())
 }
 
-/// Returns the beginning of the names of tools in a namespace, as hooks see them: for an MCP server
-/// of Codex `mcp__SERVER__`, for other namespaces nothing.
-pub fn server_prefix(namespace: &str) -> String {
+/// Returns the name of a tool in a namespace, as hooks see it. In that of an MCP server of Codex it
+/// is the one that Codex shows to its own hooks, `mcp__SERVER__TOOL`.
+pub fn name_in(namespace: &str, name: &str) -> String {
     if !namespace.starts_with("mcp__") {
-        return String::new();
+        return name.to_owned();
     }
-    let server = namespace.strip_suffix("__").unwrap_or(namespace);
-    format!("{server}__")
-}
-
-/// Returns the name that a tool has within its namespace.
-pub fn name_within<'a>(namespace: Option<&str>, name: &'a str) -> &'a str {
-    let prefix = server_prefix(namespace.unwrap_or_default());
-    name.strip_prefix(&prefix).unwrap_or(name)
+    let server = namespace.trim_end_matches('_');
+    format!("{server}__{}", name.trim_start_matches('_'))
 }
 
 /// Returns the text of a function's arguments.

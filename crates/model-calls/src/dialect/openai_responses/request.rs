@@ -50,9 +50,10 @@ pub fn read_content_form(body: &Document) -> Result<Document> {
     let mut form = Map::new();
     form.insert("contents".to_owned(), read_contents(&input)?);
     add_field(&mut form, "systemInstruction", read_system(body, &input)?);
-    let tools = Declarations::read(body, &input)?.form()?;
-    add_field(&mut form, "tools", tools);
-    add_field(&mut form, "toolConfig", read_choice(body)?);
+    let declarations = Declarations::read(body, &input)?;
+    add_field(&mut form, "tools", declarations.form()?);
+    let choice = read_choice(body, &declarations)?;
+    add_field(&mut form, "toolConfig", choice);
     add_field(&mut form, "generationConfig", read_parameters(body)?);
     add_list(&mut form, "fallbackModels", read_other_models(body)?);
     add_field(&mut form, "labels", REQUEST_LABELS.read(body)?);

@@ -13,6 +13,7 @@ mod reader;
 mod sender;
 mod text_piece;
 mod texts;
+mod unindexed_text;
 mod writer;
 
 pub use self::{body_events::body_events, reader::EventReader, writer::EventWriter};

@@ -7,7 +7,7 @@ use crate::dialect::{
     error::{Result, field_error},
     google::fields::TOOL_CONFIG,
     openai_responses::{
-        calls::{ToolCallKind, name_within},
+        calls::ToolCallKind,
         fields::{NAME, TOOL_CHOICE, TOOLS, TYPE},
         request::declarations::Declarations,
     },
@@ -18,11 +18,11 @@ const ALLOWED_NAMES: &[&str] = &["allowedFunctionNames"];
 const MODE: &[&str] = &["mode"];
 
 /// Returns the tool config of the content form; `None` if the request selects nothing.
-pub fn read_choice(body: &Document) -> Result<Option<Value>> {
+pub fn read_choice(body: &Document, declarations: &Declarations) -> Result<Option<Value>> {
     let config = match first_byte(body, TOOL_CHOICE)? {
         None => return Ok(None),
         Some(b'"') => json!({ "mode": read_mode(body.string(TOOL_CHOICE)?.as_deref())? }),
-        Some(_) => read_selection(body)?,
+        Some(_) => read_selection(body, declarations)?,
     };
     Ok(Some(json!({ "functionCallingConfig": config })))
 }
@@ -37,20 +37,28 @@ fn read_mode(mode: Option<&str>) -> Result<&'static str> {
 }
 
 /// Returns the config of a choice of single tools.
-fn read_selection(body: &Document) -> Result<Value> {
+fn read_selection(body: &Document, declarations: &Declarations) -> Result<Value> {
     let Some(choice) = body.child(TOOL_CHOICE)? else {
         return Ok(json!({ "mode": "AUTO" }));
     };
     if choice.string(TYPE)?.as_deref() != Some("allowed_tools") {
-        return Ok(json!({ "mode": "ANY", "allowedFunctionNames": [chosen_name(&choice)?] }));
+        let names = chosen_names(&choice, declarations)?;
+        return Ok(json!({ "mode": "ANY", "allowedFunctionNames": names }));
     }
     let mode = read_mode(choice.string(MODE)?.as_deref())?;
     let tools = choice.children(TOOLS)?.unwrap_or_default();
-    let names: Vec<String> = tools.iter().map(chosen_name).collect::<Result<_, _>>()?;
+    let names = tools.iter().map(|tool| chosen_names(tool, declarations));
+    let names = names.collect::<Result<Vec<_>>>()?.concat();
     Ok(json!({ "mode": mode, "allowedFunctionNames": names }))
 }
 
-/// Returns the name of a chosen tool, as it is declared in the content form.
+/// Returns the names of a chosen tool in the content form: a choice does not have its namespace.
+fn chosen_names(choice: &Document, declarations: &Declarations) -> Result<Vec<String>> {
+    let name = chosen_name(choice)?;
+    let names: Vec<String> = declarations.names_of(&name).map(str::to_owned).collect();
+    Ok(if names.is_empty() { vec![name] } else { names })
+}
+
 fn chosen_name(choice: &Document) -> Result<String> {
     if let Some(kind) = ToolCallKind::of_declaration(choice)? {
         return kind.name(choice);
@@ -100,7 +108,10 @@ fn new_choice(declarations: &Declarations, config: &Document) -> Result<Value> {
     let names = names.as_array().map(Vec::as_slice).unwrap_or_default();
     let mut tools = Vec::with_capacity(names.len());
     for name in names.iter().filter_map(Value::as_str) {
-        tools.push(choice_of(declarations, name));
+        let choice = choice_of(declarations, name);
+        if !tools.contains(&choice) {
+            tools.push(choice);
+        }
     }
     Ok(match (mode, tools.len()) {
         (mode, 0) => json!(mode),
@@ -117,11 +128,10 @@ fn choice_of(declarations: &Declarations, name: &str) -> Value {
     if declarations.is_hosted(name) {
         return json!({ "type": name });
     }
-    let (kind, namespace) = declarations.kind_of(name);
-    let name = name_within(namespace.as_deref(), name);
-    match kind {
-        ToolCallKind::Function => json!({ "type": "function", "name": name }),
-        ToolCallKind::Custom => json!({ "type": "custom", "name": name }),
+    let tool = declarations.find(name);
+    match tool.kind {
+        ToolCallKind::Function => json!({ "type": "function", "name": tool.name }),
+        ToolCallKind::Custom => json!({ "type": "custom", "name": tool.name }),
         ToolCallKind::LocalShell
         | ToolCallKind::Shell
         | ToolCallKind::ApplyPatch

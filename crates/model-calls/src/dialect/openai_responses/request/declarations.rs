@@ -12,7 +12,7 @@ use crate::dialect::{
     error::{Result, field_error},
     openai::hosted_search::{SEARCH_TOOL, has_search, remove_search},
     openai_responses::{
-        calls::{ToolCallKind, server_prefix},
+        calls::{ToolCallKind, name_in},
         fields::{NAME, TOOLS, TYPE},
         request::input::{Input, InputItem, InputKind},
     },
@@ -24,6 +24,15 @@ const DECLARATIONS: &[&str] = &["functionDeclarations"];
 #[derive(Debug, Default)]
 pub struct Declarations {
     entries: Vec<Declaration>,
+}
+
+/// A declared tool that the agent runs.
+#[derive(Debug)]
+pub struct ToolDeclaration<'a> {
+    pub kind: ToolCallKind,
+    pub namespace: Option<&'a str>,
+    /// Name in the list that declares it.
+    pub name: &'a str,
 }
 
 /// One entry of a list of tools.
@@ -63,6 +72,8 @@ enum DeclarationForm {
 struct AgentTool {
     kind: ToolCallKind,
     name: String,
+    /// Name in the list that declares it.
+    declared_name: String,
     description: Option<Value>,
     schema: Option<Value>,
 }
@@ -73,9 +84,11 @@ impl AgentTool {
             let expected = "absent, because the name is beside it";
             return Err(field_error("function", expected));
         }
+        let name = kind.name(tool)?;
         Ok(Self {
             kind,
-            name: kind.name(tool)?,
+            declared_name: name.clone(),
+            name,
             description: tool.get(&["description"])?,
             schema: tool.get(&["parameters"])?,
         })
@@ -115,14 +128,13 @@ impl DeclarationForm {
 
     fn of_namespace(namespace: &Document) -> Result<Self> {
         let name = namespace.string(NAME)?.unwrap_or_default();
-        let prefix = server_prefix(&name);
         let tools = namespace.children(TOOLS)?.unwrap_or_default();
         let tools = tools.iter().map(|tool| {
             let kind = ToolCallKind::of_declaration(tool)?;
             let expected = "a list of tools that the agent runs";
             let kind = kind.ok_or_else(|| field_error("namespace", expected))?;
             let mut tool = AgentTool::read(kind, tool)?;
-            tool.name.insert_str(0, &prefix);
+            tool.name = name_in(&name, &tool.name);
             Ok(tool)
         });
         let tools = tools.collect::<Result<_>>()?;
@@ -203,16 +215,42 @@ impl Declarations {
         Ok((!tools.is_empty()).then_some(Value::Array(tools)))
     }
 
-    /// Returns kind and namespace of a tool; an undeclared one counts as a function.
-    pub fn kind_of(&self, name: &str) -> (ToolCallKind, Option<String>) {
-        for entry in &self.entries {
-            if let DeclarationForm::Agent { namespace, tools } = &entry.form
-                && let Some(tool) = tools.iter().find(|tool| tool.name == name)
-            {
-                return (tool.kind, namespace.clone());
-            }
+    /// Returns how a tool is declared; an undeclared one counts as a function.
+    pub fn find<'a>(&'a self, name: &'a str) -> ToolDeclaration<'a> {
+        let mut tools = self.agent_tools();
+        let found = tools.find(|(_, tool)| tool.name == name);
+        match found {
+            Some((namespace, tool)) => ToolDeclaration {
+                kind: tool.kind,
+                namespace,
+                name: &tool.declared_name,
+            },
+            None => ToolDeclaration {
+                kind: ToolCallKind::Function,
+                namespace: None,
+                name,
+            },
         }
-        (ToolCallKind::Function, None)
+    }
+
+    /// Returns the names of the tools that are declared with a name, in any namespace.
+    pub fn names_of<'a>(&'a self, declared_name: &'a str) -> impl Iterator<Item = &'a str> {
+        let tools = self.agent_tools();
+        let named = tools.filter(move |(_, tool)| tool.declared_name == declared_name);
+        named.map(|(_, tool)| tool.name.as_str())
+    }
+
+    /// Returns the tools that the agent runs, with their namespaces.
+    fn agent_tools(&self) -> impl Iterator<Item = (Option<&str>, &AgentTool)> {
+        self.entries.iter().flat_map(|entry| {
+            let (namespace, tools) = match &entry.form {
+                DeclarationForm::Agent { namespace, tools } => {
+                    (namespace.as_deref(), tools.as_slice())
+                }
+                DeclarationForm::Hosted(_) => (None, [].as_slice()),
+            };
+            tools.iter().map(move |tool| (namespace, tool))
+        })
     }
 
     /// Returns whether a name is the one of a tool that runs upstream.

@@ -11,7 +11,7 @@ use crate::dialect::{
     error::Result,
     google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS},
     openai_responses::{
-        calls::{ToolCallKind, arguments_text, call_id, input_text, name_within},
+        calls::{ToolCallKind, arguments_text, call_id, input_text},
         fields::{ID, NAME, ROLE},
         preceding::current_items,
         request::{
@@ -122,8 +122,8 @@ impl<'a> NewItems<'a> {
         let name = call.string(NAME)?.unwrap_or_default();
         let arguments = call.get(&["args"])?.unwrap_or_else(|| json!({}));
         let id = self.id(call)?;
-        let (kind, namespace) = self.declarations.kind_of(&name);
-        let kind = match kind {
+        let tool = self.declarations.find(&name);
+        let kind = match tool.kind {
             // The model's own calls have fields that hooks do not see.
             ToolCallKind::Computer | ToolCallKind::ToolSearch => ToolCallKind::Function,
             kind => kind,
@@ -142,13 +142,13 @@ impl<'a> NewItems<'a> {
             add("status", "completed".into());
             return Ok(Value::Object(item));
         }
-        add("name", name_within(namespace.as_deref(), &name).into());
+        add("name", tool.name.into());
         if kind == ToolCallKind::Custom {
             add(input, input_text(&arguments).into());
         } else {
             add(input, arguments_text(&arguments).into());
         }
-        if let Some(namespace) = namespace {
+        if let Some(namespace) = tool.namespace {
             add("namespace", namespace.into());
         }
         Ok(Value::Object(item))

@@ -107,11 +107,12 @@ fn assign<'a>(items: &mut [SplicedItem<'a>], owners: &[usize], parts: &'a [Part]
     leading
 }
 
-/// Returns the first text of a message among these parts.
+/// Returns the first text of a message among these parts, which is no thought in its summary.
 fn removed_text(items: &[SplicedItem<'_>], numbers: &Range<usize>) -> Option<usize> {
     let messages = items.iter().filter(|item| item.kind == OutputKind::Message);
     let mut parts = messages.flat_map(|item| &item.before);
-    let text = parts.find(|(number, part)| numbers.contains(number) && part.has(&["text"]));
+    let is_text = |part: &Document| part.has(&["text"]) && !part.has(&["thought"]);
+    let text = parts.find(|(number, part)| numbers.contains(number) && is_text(part));
     text.map(|(number, _)| *number)
 }
 

@@ -41,7 +41,7 @@ impl EventWriter {
     }
 
     /// Writes parts without an origin: texts, ends of thoughts, and calls.
-    fn write_parts<'a>(
+    pub(super) fn write_parts<'a>(
         &mut self,
         out: &mut BytesMut,
         parts: impl Iterator<Item = &'a Part>,
@@ -84,7 +84,9 @@ impl EventWriter {
         event: StreamEvent,
         view: ChunkView,
     ) -> Result<()> {
-        if !view.parts.is_empty() && (view.is_edited || self.sender.is_changed) {
+        if let Some(number) = self.unindexed_part(&event)? {
+            self.write_unindexed_rest(out, number, &view)?;
+        } else if !view.parts.is_empty() && (view.is_edited || self.sender.is_changed) {
             self.write_unseen(out, &event, &view)?;
         }
         if view.finish_reason.is_some() {
@@ -145,8 +147,11 @@ impl EventWriter {
             return self.sender.send(out, &mut event, None);
         };
         let output = response.children(OUTPUT)?.unwrap_or_default();
-        self.sender.is_changed = self.sender.is_changed || !self.agrees(&output, view)?;
-        if self.sender.is_changed {
+        if let Some(number) = self.unindexed_part(&event)? {
+            let items = self.splice_unindexed(&output, number, view)?;
+            response.set_bytes(OUTPUT, write_array(items))?;
+        } else if self.sender.is_changed || !self.agrees(&output, view)? {
+            self.sender.is_changed = true;
             self.close_items(out, &output)?;
             let items = self.done.values().map(Document::to_bytes);
             response.set_bytes(OUTPUT, write_array(items))?;

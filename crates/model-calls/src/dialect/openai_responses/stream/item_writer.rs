@@ -92,7 +92,7 @@ impl EventWriter {
         let is_it = |item: &&mut OpenItem| item.upstream == Some(upstream);
         let open = self.open.iter_mut().find(is_it);
         let read = event.document.string(DELTA)?.unwrap_or_default();
-        self.sender.is_changed |= view.is_edited || open.is_none();
+        self.sender.is_changed |= view.is_edited;
         if view.is_edited {
             event.document.set(DELTA, &text.as_str().into())?;
             event.document.remove(OBFUSCATION)?;
@@ -113,15 +113,35 @@ impl EventWriter {
                     self.sender.send(out, event, Some(index))?;
                 }
             }
-            None if event.name == REFUSAL_DELTA => self.write_refusal_piece(out, &text, view)?,
-            None if !is_thought => {
-                self.end_refusal(out)?;
-                self.write_text(out, &text, view)?;
-            }
-            // A thought has no place outside of an item.
-            None => (),
+            None => self.write_unopened_piece(out, event, &text, view)?,
         }
         self.write_text(out, &other, view)
+    }
+
+    /// Writes a piece of a text of which the agent has received no item.
+    fn write_unopened_piece(
+        &mut self,
+        out: &mut BytesMut,
+        event: &mut StreamEvent,
+        text: &str,
+        view: &ChunkView,
+    ) -> Result<()> {
+        let is_indexed = event.output_index()?.is_some();
+        let is_removed = view.is_edited && text.is_empty();
+        if event.is_thought() && !is_indexed && !is_removed {
+            // A thought of no item passes outside of items.
+            return self.sender.send(out, event, None);
+        }
+        self.sender.is_changed = true;
+        if event.is_thought() {
+            return Ok(());
+        }
+        self.is_unindexed |= !is_indexed;
+        if event.name == REFUSAL_DELTA {
+            return self.write_refusal_piece(out, text, view);
+        }
+        self.end_refusal(out)?;
+        self.write_text(out, text, view)
     }
 
     /// Writes an event that repeats texts.
@@ -164,6 +184,7 @@ impl EventWriter {
         let is_seen = !known.is_empty() && view.parts.iter().all(is_released);
         if event.class != EventClass::ItemDone || is_seen {
             self.sender.is_changed = true;
+            self.is_unindexed |= event.output_index()?.is_none() && !event.is_thought();
             let texts = view.parts.iter().filter_map(Part::plain_text);
             let text: String = texts.collect();
             return if known.iter().any(|complete| complete.is_refusal) {

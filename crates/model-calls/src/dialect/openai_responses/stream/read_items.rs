@@ -51,28 +51,17 @@ impl ReadItems {
         self.insert(index, begun)
     }
 
-    /// Notes a piece of a text without an index, which most clients add to the first item.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the first item has ended.
-    pub fn note_unindexed(&mut self) -> Result<()> {
-        match self.progress.get(&0) {
-            None => self.insert(0, ItemProgress::Unindexed),
-            Some(_) => self.note_event(0),
-        }
-    }
-
-    /// Notes an event of an item.
+    /// Notes an event of an item. Most clients add a text without an index to the first item.
     ///
     /// # Errors
     ///
     /// Fails if the item has ended.
-    pub fn note_event(&mut self, index: u64) -> Result<()> {
-        match self.progress.get(&index) {
-            Some(ItemProgress::Done) => Err(ambiguous()),
-            Some(_) => Ok(()),
-            None => self.insert(index, ItemProgress::Unannounced),
+    pub fn note_event(&mut self, index: Option<u64>) -> Result<()> {
+        match (self.progress.get(&index.unwrap_or(0)), index) {
+            (Some(ItemProgress::Done), _) => Err(ambiguous()),
+            (Some(_), _) => Ok(()),
+            (None, Some(index)) => self.insert(index, ItemProgress::Unannounced),
+            (None, None) => self.insert(0, ItemProgress::Unindexed),
         }
     }
 
@@ -117,6 +106,17 @@ impl ReadItems {
     pub fn is_streamed(&self, index: u64) -> bool {
         let progress = self.progress.get(&index);
         matches!(progress, Some(ItemProgress::Begun(kind)) if kind.is_streamed())
+    }
+
+    /// Returns whether events with this index, or without one, are of an item.
+    pub fn has_item(&self, index: Option<u64>) -> bool {
+        let first = self.progress.get(&0);
+        index.is_some() || first.is_some_and(|first| *first != ItemProgress::Unindexed)
+    }
+
+    /// Returns whether no event had an index, so that they may be of any item.
+    pub fn are_unindexed(&self) -> bool {
+        self.count == 1 && self.progress.get(&0) == Some(&ItemProgress::Unindexed)
     }
 
     /// Returns the number of items.

@@ -25,6 +25,7 @@ use crate::dialect::{
             read_items::ReadItems,
             text_piece::ReadPiece,
             texts::StreamedTexts,
+            unindexed_text::unindexed_part,
         },
     },
     text_edit::TextEnd,
@@ -99,7 +100,7 @@ impl ReadChunks for EventReader {
             return Err(field_error("response.completed", expected));
         };
         let response = event.document.child(RESPONSE)?.unwrap_or_default();
-        let parts = unseen_parts(&response, self.items.count())?;
+        let parts = self.unseen_parts(&response.children(OUTPUT)?.unwrap_or_default())?;
         let is_failure = event.class == EventClass::Failed;
         let reason = match finish_reason(&response)? {
             _ if is_failure => "OTHER",
@@ -161,7 +162,7 @@ impl EventReader {
             if event.class == EventClass::ItemDone {
                 return self.end_item(event).map(Some);
             }
-            self.items.note_event(index)?;
+            self.items.note_event(Some(index))?;
             self.collect(index, event)?;
             return Ok(None);
         }
@@ -170,6 +171,8 @@ impl EventReader {
             EventClass::ItemDone if !OutputKind::of(&event.item()?)?.is_streamed() => {
                 self.end_item(event).map(Some)
             }
+            // The writer drops it.
+            _ if self.is_thought_of_no_item(&event)? => chunk_of(json!({}), &[event]).map(Some),
             _ => self.read_copies(event).map(Some),
         }
     }
@@ -230,15 +233,15 @@ impl EventReader {
     fn read_delta(&mut self, event: StreamEvent) -> Result<ResponseDocument> {
         let piece = event.document.string(DELTA)?.unwrap_or_default();
         let (index, slot) = (event.output_index()?, event.slot()?);
-        match index {
-            Some(index) => self.items.note_event(index)?,
-            None => self.items.note_unindexed()?,
+        let is_noted = !self.is_thought_of_no_item(&event)?;
+        if is_noted {
+            self.items.note_event(index)?;
+            self.texts.append(index.unwrap_or(0), slot, &piece)?;
         }
-        let index = index.unwrap_or(0);
-        self.texts.append(index, slot, &piece)?;
         let is_refusal = event.name == REFUSAL_DELTA;
         self.has_refusal |= is_refusal;
-        self.alike = ReadPiece::new(&event, index, slot).filter(|_| !is_refusal);
+        let alike = ReadPiece::new(&event, index.unwrap_or(0), slot);
+        self.alike = alike.filter(|_| is_noted && !is_refusal);
         let mut part = json!({ "text": piece, SOURCE: 0 });
         if event.is_thought() {
             insert(&mut part, "thought", true);
@@ -271,7 +274,7 @@ impl EventReader {
                 }
             }
             EventClass::TextDone(_) | EventClass::PartAdded | EventClass::PartDone => {
-                self.items.note_event(index)?;
+                self.items.note_event(event.output_index()?)?;
             }
             _ => (),
         }
@@ -312,6 +315,33 @@ impl EventReader {
     }
 }
 
+/// Parts of the last event.
+impl EventReader {
+    fn is_thought_of_no_item(&self, event: &StreamEvent) -> Result<bool> {
+        Ok(event.is_thought() && !self.items.has_item(event.output_index()?))
+    }
+
+    /// Returns the parts that the last event holds and no event before it. Their sources are their
+    /// positions among the parts of all its items.
+    fn unseen_parts(&mut self, output: &[Document]) -> Result<Vec<Value>> {
+        if !self.items.are_unindexed() {
+            return parts_behind(self.items.count(), output);
+        }
+        let mut parts = parts_behind(0, output)?;
+        if let Some(number) = unindexed_part(output)?
+            && let Some(part) = parts.get_mut(number)
+        {
+            let text = part.get("text").and_then(Value::as_str);
+            let text = text.unwrap_or_default();
+            match self.texts.complete(0, ItemSlot::Content(0), text)? {
+                Some(rest) => insert(part, "text", rest),
+                None => drop(parts.remove(number)),
+            }
+        }
+        Ok(parts)
+    }
+}
+
 /// Returns the error that ends an answer, for one that is written anew.
 fn error_of(event: &StreamEvent, response: &Document) -> Result<Option<Value>> {
     let is_failure = event.class == EventClass::Failed;
@@ -329,11 +359,11 @@ fn error_of(event: &StreamEvent, response: &Document) -> Result<Option<Value>> {
     Ok(Some(json!(BTreeMap::from(fields))))
 }
 
-/// Returns the parts of items that the last event holds and no event before it. Their
-/// sources are their positions among the parts of all its items.
-fn unseen_parts(response: &Document, seen: usize) -> Result<Vec<Value>> {
+/// Returns the parts of the items behind the first `seen` ones, with their positions among the
+/// parts of all items as sources.
+fn parts_behind(seen: usize, output: &[Document]) -> Result<Vec<Value>> {
     let (mut parts, mut number) = (Vec::new(), 0);
-    for (index, item) in response.children(OUTPUT)?.iter().flatten().enumerate() {
+    for (index, item) in output.iter().enumerate() {
         for part in item_parts(item)? {
             if index >= seen {
                 parts.push(with_source(part, number));

@@ -40,6 +40,8 @@ pub struct EventWriter {
     pub(super) ids: NewIds,
     /// True if a further response of the model continues the stream.
     pub(super) is_continued: bool,
+    /// True if a text was sent that belongs to no item of upstream.
+    pub(super) is_unindexed: bool,
     /// Output indexes as sent, by those of the model's current response.
     pub(super) indexes: HashMap<u64, u64>,
     pub(super) next_index: u64,
