@@ -146,6 +146,7 @@ impl SegmentWriter {
         if self.frame.is_empty() {
             return;
         }
+        self.leave_removed();
         let frame = mem::take(&mut self.frame);
         let lines = mem::take(&mut self.lines);
         match self.write(&frame, lines) {
@@ -164,6 +165,20 @@ impl SegmentWriter {
                     remove_empty(&segment.path);
                 }
             }
+        }
+    }
+
+    /// Leaves a segment that was removed or moved while it was written.
+    fn leave_removed(&mut self) {
+        let removed = self
+            .segment
+            .take_if(|segment| matches!(segment.path.try_exists(), Ok(false)));
+        if let Some(segment) = removed {
+            let unsealed = segment.unsealed_lines;
+            self.metrics.recording_dropped.inc_by(unsealed);
+            self.metrics.recording_failures.inc();
+            let path = segment.path.display();
+            tracing::warn!(recording.path = %path, "recording: segment removed while it was written");
         }
     }
 
