@@ -478,11 +478,13 @@ mod tests {
     /// Segment that is encrypted into a pipe, and the end of the pipe that reads it.
     fn encrypted_segment(folder: &Path) -> (Segment, io::PipeReader) {
         let (reader, pipe) = io::pipe().unwrap();
+        let path = folder.join("rec-1-0.hgr.age");
+        fs::write(&path, "").unwrap();
         let key = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj";
         let file = File::from(OwnedFd::from(pipe));
         let file = Encryptor::new(file, &[key.parse().unwrap()]).unwrap();
         let segment = Segment {
-            path: folder.join("rec-1-0.hgr.age"),
+            path,
             file: SegmentFile::Encrypted(Box::new(file)),
             bytes: 0,
             unsealed_lines: 0,
