@@ -105,7 +105,8 @@ enum Command {
         #[arg(long)]
         recording: bool,
     },
-    /// Print the `OpenAPI` document
+    /// Print the OpenAPI document
+    #[expect(clippy::doc_markdown, reason = "the help of the command")]
     #[command(after_help = "Example: hookgate openapi > openapi/hookgate.yaml")]
     Openapi,
     /// Print completions for a shell

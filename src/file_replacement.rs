@@ -24,9 +24,14 @@ pub fn replace_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
         .truncate(true)
         .mode(mode)
         .open(&temporary)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)?;
+    let replaced = file
+        .write_all(content)
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&temporary, path));
+    if let Err(error) = replaced {
+        fs::remove_file(&temporary).ok();
+        return Err(error);
+    }
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -64,6 +69,17 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"new");
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, PRIVATE_MODE);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_file_that_cannot_be_written() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("file");
+        fs::create_dir(&path).unwrap();
+
+        replace_file(&path, b"new", PRIVATE_MODE).unwrap_err();
+
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 

@@ -70,7 +70,8 @@ pub(super) async fn end_shadow(
     principal: AdminPrincipal,
 ) -> Result<Json<ShadowStatus>, ApiError> {
     require_role(&principal, AdminRole::Operator)?;
-    Ok(Json(app.resources.shadow.request(ShadowAction::End).await?))
+    let action = ShadowAction::End { by: principal.name };
+    Ok(Json(app.resources.shadow.request(action).await?))
 }
 
 /// Reads the settings of a shadow whose config is not a file.

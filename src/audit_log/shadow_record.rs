@@ -17,7 +17,7 @@ pub struct ShadowRecord {
     /// Share of the sessions; rounded in the log.
     #[serde(serialize_with = "serialize_share")]
     pub sample: f64,
-    /// Operator who started it; empty for a shadow of the config file.
+    /// Operator who started or ended it; empty if the config file or the gateway did.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub by: String,
     /// Reason of the end, and the counts until then.

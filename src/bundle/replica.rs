@@ -105,7 +105,7 @@ impl Replica {
     }
 
     /// Returns the config with the bundles of the servers. They must not be older than those that
-    /// were stored, even if these have problems.
+    /// were stored, even if these have problems, unless their manifests are damaged.
     ///
     /// # Errors
     ///
@@ -115,7 +115,10 @@ impl Replica {
         source: &ConfigSource,
         handler: AgentHandler,
     ) -> Result<Config, ReplicaError> {
-        let stored = self.store.manifests();
+        let stored = self.store.manifests().unwrap_or_else(|error| {
+            tracing::warn!(%error, "revisions of stored bundles unknown: older bundles are accepted");
+            BTreeMap::new()
+        });
         let mut layers = Vec::new();
         for origin in &self.bundles {
             let bundle = self.fetch_first(origin).await?;

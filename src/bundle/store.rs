@@ -13,7 +13,7 @@ use std::{
 
 use policy_bundle::{Bundle, BundleError, ExtractedBundle, MAX_ARCHIVE_BYTES, Manifest};
 use rustix::fs::{FlockOperation, flock};
-
+use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use crate::{
@@ -52,7 +52,7 @@ pub enum BundleStoreError {
     /// Another process uses the folder.
     #[error("`{}` is in use by another process", .0.display())]
     Locked(PathBuf),
-    /// A file cannot be read or written.
+    /// A file cannot be read or written, or is damaged.
     #[error("`{path}`: {source}")]
     Io {
         /// Path of the file.
@@ -101,13 +101,7 @@ impl BundleStore {
         &self,
         names: impl IntoIterator<Item = &'a str>,
     ) -> Result<Option<Vec<Bundle>>, BundleStoreError> {
-        let path = self.folder.join(ACTIVE);
-        let active = match fs::read(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            active => active.map_err(|source| BundleStoreError::Io { path, source })?,
-        };
-        // Another form is that of another version, or of a damaged disk.
-        let active: BTreeMap<String, String> = serde_json::from_slice(&active).unwrap_or_default();
+        let active: BTreeMap<String, String> = self.read_json(ACTIVE)?;
         let mut bundles = Vec::new();
         for name in names {
             let Some(file) = active.get(name).filter(|file| is_archive(file)) else {
@@ -123,9 +117,8 @@ impl BundleStore {
     }
 
     /// Reads the manifests of the bundles that were last in use, by name.
-    pub(super) fn manifests(&self) -> BTreeMap<String, Manifest> {
-        let manifests = fs::read(self.folder.join(MANIFESTS)).unwrap_or_default();
-        serde_json::from_slice(&manifests).unwrap_or_default()
+    pub(super) fn manifests(&self) -> Result<BTreeMap<String, Manifest>, BundleStoreError> {
+        self.read_json(MANIFESTS)
     }
 
     /// Stores the bundles in use, as a whole, and removes those before them.
@@ -148,6 +141,17 @@ impl BundleStore {
         self.replace(MANIFESTS, manifests.map_err(io::Error::from))?;
         self.remove_others(&active);
         Ok(())
+    }
+
+    /// Reads a file of JSON; returns an empty value if there is none.
+    fn read_json<T: DeserializeOwned + Default>(&self, name: &str) -> Result<T, BundleStoreError> {
+        let path = self.folder.join(name);
+        match fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(T::default()),
+            read => read
+                .and_then(|json| Ok(serde_json::from_slice(&json)?))
+                .map_err(|source| BundleStoreError::Io { path, source }),
+        }
     }
 
     fn replace(&self, name: &str, content: io::Result<Vec<u8>>) -> Result<(), BundleStoreError> {

@@ -34,6 +34,6 @@ pub enum MissingSecrets {
     /// Reported as a problem.
     #[default]
     Refused,
-    /// Replaced by a placeholder, since no external service is called.
+    /// Replaced by a placeholder, since no external service is called and no file is written.
     Placeholder,
 }

@@ -191,7 +191,7 @@ fn event_step(number: usize, event: &TracedEvent, snapshot: Option<&Snapshot>) -
         h3 {
             (event.event.as_str())
             @if let Some(subject) = &event.subject { " of " code { (subject) } }
-            @if let Some(verdict) = event.verdict { " " (verdict_badge(verdict)) }
+            @if let Some(verdict) = event.verdict_on_calls() { " " (verdict_badge(verdict)) }
         }
         @if let Some(reason) = &event.reason { p { "Reason: " q { (reason.display()) } } }
         p.muted {
@@ -257,7 +257,7 @@ fn run_cells(run: &RunDetail) -> Markup {
                     @let kind = if would_act(run) { BadgeKind::Warning } else { BadgeKind::Neutral };
                     (badge(kind, &format!("would {}", would.as_str())))
                 }
-                None => (verdict_badge(run.action)),
+                None => (verdict_badge(run.action_on_calls())),
             }
         }
         td { (effects(run).join(", ")) }

@@ -146,6 +146,7 @@ impl SegmentWriter {
         if self.frame.is_empty() {
             return;
         }
+        self.leave_removed();
         let frame = mem::take(&mut self.frame);
         let lines = mem::take(&mut self.lines);
         match self.write(&frame, lines) {
@@ -164,6 +165,20 @@ impl SegmentWriter {
                     remove_empty(&segment.path);
                 }
             }
+        }
+    }
+
+    /// Leaves a segment that was removed or moved while it was written.
+    fn leave_removed(&mut self) {
+        let removed = self
+            .segment
+            .take_if(|segment| matches!(segment.path.try_exists(), Ok(false)));
+        if let Some(segment) = removed {
+            let unsealed = segment.unsealed_lines;
+            self.metrics.recording_dropped.inc_by(unsealed);
+            self.metrics.recording_failures.inc();
+            let path = segment.path.display();
+            tracing::warn!(recording.path = %path, "recording: segment removed while it was written");
         }
     }
 
@@ -463,11 +478,13 @@ mod tests {
     /// Segment that is encrypted into a pipe, and the end of the pipe that reads it.
     fn encrypted_segment(folder: &Path) -> (Segment, io::PipeReader) {
         let (reader, pipe) = io::pipe().unwrap();
+        let path = folder.join("rec-1-0.hgr.age");
+        fs::write(&path, "").unwrap();
         let key = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj";
         let file = File::from(OwnedFd::from(pipe));
         let file = Encryptor::new(file, &[key.parse().unwrap()]).unwrap();
         let segment = Segment {
-            path: folder.join("rec-1-0.hgr.age"),
+            path,
             file: SegmentFile::Encrypted(Box::new(file)),
             bytes: 0,
             unsealed_lines: 0,

@@ -15,7 +15,8 @@ const MAX_NAMED_DAMAGES: usize = 100;
 /// The report of a replay.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ReplayReport {
-    /// Revision of the config that was compared with; `recorded` without one.
+    /// Revision of the config that was compared with; without one `recorded`, or `live` for a
+    /// shadow.
     pub before: String,
     /// Revision of the config that was tried.
     pub after: String,
@@ -161,6 +162,14 @@ pub struct ReplayCost {
 impl ReplayReport {
     /// Value of `before` without a config to compare with.
     pub(super) const RECORDED: &str = "recorded";
+
+    /// Value of `before` in the report of a shadow.
+    pub(super) const LIVE: &str = "live";
+
+    /// Returns whether it is that of a shadow.
+    pub(super) fn is_of_shadow(&self) -> bool {
+        self.before == Self::LIVE
+    }
 
     /// Returns why the replay fails without any condition: no call could be read of a damaged
     /// recording.

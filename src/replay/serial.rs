@@ -79,6 +79,9 @@ impl SerialReplay {
 impl LiveReport {
     /// Returns the report of the calls so far.
     pub fn report(&self) -> ReplayReport {
-        self.0.report()
+        ReplayReport {
+            before: ReplayReport::LIVE.to_owned(),
+            ..self.0.report()
+        }
     }
 }

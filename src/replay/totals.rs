@@ -85,6 +85,13 @@ impl ReplayTotals {
     pub fn into_report(self) -> ReplayReport {
         let percentile =
             |times: &DurationHistogram, percent| times.percentile(percent).unwrap_or_default();
+        let mut report = self.report;
+        // Calls are replayed at the same time, in another order each time.
+        for samples in report.samples.values_mut() {
+            samples.sort_by(|one, other| {
+                (&one.time, &one.request).cmp(&(&other.time, &other.request))
+            });
+        }
         ReplayReport {
             times: CallTimes {
                 before_p50_us: percentile(&self.before, 50),
@@ -92,7 +99,7 @@ impl ReplayTotals {
                 after_p50_us: percentile(&self.after, 50),
                 after_p99_us: percentile(&self.after, 99),
             },
-            ..self.report
+            ..report
         }
     }
 }

@@ -61,12 +61,12 @@ async fn run(
             tokio::select! {
                 () = slot.config_changed() => Box::pin(task.follow_config()).await,
                 Some(request) = requests.recv() => task.reply(request).await,
-                reason = ended(task.running.as_mut()) => task.end(reason).await,
+                reason = ended(task.running.as_mut()) => task.end(reason, "").await,
             }
         }
     };
     shutdown.run_until_cancelled(Box::pin(followed)).await;
-    task.end(EndReason::Shutdown).await;
+    task.end(EndReason::Shutdown, "").await;
 }
 
 struct ShadowTask {
@@ -147,7 +147,7 @@ impl ShadowTask {
             return;
         }
         self.followed = Some(followed);
-        self.end(EndReason::Reload).await;
+        self.end(EndReason::Reload, "").await;
         if let (Some(settings), Some(candidate)) = (settings, candidate) {
             let started = match candidate {
                 Ok(candidate) => self.start(candidate, settings, "").await,
@@ -169,8 +169,8 @@ impl ShadowTask {
                 settings,
                 by,
             } => Box::pin(self.start_posted(config, *settings, &by)).await,
-            ShadowAction::End => {
-                self.end(EndReason::Operator).await;
+            ShadowAction::End { by } => {
+                self.end(EndReason::Operator, &by).await;
                 Ok(())
             }
             ShadowAction::Status => Ok(()),
@@ -191,7 +191,7 @@ impl ShadowTask {
         let mut config = read(move || app.read_other(ConfigInput::Posted(text))).await?;
         // INVARIANT: requests choose nothing that is executed.
         config.remove_shadow_hooks();
-        self.end(EndReason::Operator).await;
+        self.end(EndReason::Operator, by).await;
         self.start(config, settings, by).await
     }
 
@@ -253,9 +253,9 @@ impl ShadowTask {
         Ok(())
     }
 
-    /// Ends the shadow that is running, if there is one. If the future is dropped, it is not ended
-    /// yet.
-    async fn end(&mut self, reason: EndReason) {
+    /// Ends the shadow that is running, if there is one, for an operator if `by` is not empty. If
+    /// the future is dropped, it is not ended yet.
+    async fn end(&mut self, reason: EndReason, by: &str) {
         if let Some(running) = &mut self.running {
             self.app.resources.shadow.set_collector(None);
             running.worker.cancel.cancel();
@@ -266,11 +266,11 @@ impl ShadowTask {
             }
         }
         if let Some(running) = self.running.take() {
-            self.record_end(running, reason);
+            self.record_end(running, reason, by);
         }
     }
 
-    fn record_end(&mut self, running: RunningShadow, reason: EndReason) {
+    fn record_end(&mut self, running: RunningShadow, reason: EndReason, by: &str) {
         let metrics = &self.app.resources.metrics;
         metrics.shadow_running.set(0);
         metrics.record_shadow_end(reason.as_str());
@@ -295,6 +295,7 @@ impl ShadowTask {
         log_end(&running.record, reason, counts.calls);
         self.append(&ShadowRecord {
             action: ShadowChange::End,
+            by: by.to_owned(),
             end: Some(end),
             ..running.record
         });

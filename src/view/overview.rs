@@ -49,6 +49,9 @@ pub struct Overview {
     /// The decision log, if it is written to a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision_log: Option<DecisionLogStatus>,
+    /// Recordings, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recording: Option<RecordingStatus>,
     /// Signals that the OTLP collector is sent, if there is one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub otlp: Vec<OtlpStatus>,
@@ -128,6 +131,17 @@ pub struct SinkStatus {
     pub last_failure: Option<ExportFailureView>,
 }
 
+/// State of the recordings since the start of the process.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RecordingStatus {
+    /// Exchanges that were written.
+    pub exchanges: u64,
+    /// Exchanges that are missing.
+    pub dropped: u64,
+    /// Failures to write, and segments that could not be removed or were removed too early.
+    pub failures: u64,
+}
+
 /// State of the export of one signal to the OTLP collector.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct OtlpStatus {
@@ -191,6 +205,11 @@ pub fn overview(app: &App) -> Overview {
             lines: metrics.audit_lines.get(),
             dropped_lines: metrics.audit_dropped_lines.get(),
             sink: audit.sink.as_ref().map(|_| sink(metrics)),
+        }),
+        recording: config.record.as_ref().map(|_| RecordingStatus {
+            exchanges: metrics.recording_exchanges.get(),
+            dropped: metrics.recording_dropped.get(),
+            failures: metrics.recording_failures.get(),
         }),
         otlp: otlp(config, metrics),
     }

@@ -1,6 +1,7 @@
 //! The command line: help, completions and man pages.
 
 use std::{
+    fs,
     io::Write,
     process::{Command, Stdio},
 };
@@ -176,6 +177,11 @@ fn failures_name_their_file_and_the_address_of_the_gateway() {
     let history = ["config", "history"];
     let away = failure(&[&history[..], &["--url", "http://127.0.0.1:1/x"]].concat());
     let token = failure(&[&history[..], &["--token-file", "none.token"]].concat());
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("two.token");
+    fs::write(&file, "one\ntwo\n").unwrap();
+    let file = file.to_str().unwrap();
+    let lines = failure(&[&history[..], &["--token-file", file]].concat());
     let project = failure(&["doctor", "--project", "none"]);
     let log = failure(&["audit", "verify", "none.jsonl"]);
 
@@ -185,6 +191,8 @@ fn failures_name_their_file_and_the_address_of_the_gateway() {
     );
     let missing = "No such file or directory";
     assert!(token.contains("`none.token` cannot be read"), "{token}");
+    let expected = "two.token` must be one line of ASCII without white space";
+    assert!(lines.contains(expected), "{lines}");
     assert!(project.contains(&format!("`none`: {missing}")), "{project}");
     assert!(log.contains("none.jsonl") && log.contains(missing), "{log}");
 }
@@ -210,7 +218,7 @@ fn an_empty_copy_of_a_log_is_reported_as_empty() {
 fn a_key_file_of_forward_without_a_key_is_named() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("empty.key");
-    std::fs::write(&file, "\n").unwrap();
+    fs::write(&file, "\n").unwrap();
     let file = file.to_str().unwrap();
     let forward = |file: &str| {
         let arguments = ["forward", "--url", "http://127.0.0.1:1", "--key-file", file];
@@ -257,7 +265,7 @@ fn audit_show_accepts_a_duration_before_now() {
     let line =
         |time: &str| format!("{{\"seq\":1,\"prev\":\"0\",\"time\":\"{time}\",\"kind\":\"x\"}}\n");
     let log = folder.path().join("log.jsonl");
-    std::fs::write(&log, line("2020-01-01T00:00:00Z")).unwrap();
+    fs::write(&log, line("2020-01-01T00:00:00Z")).unwrap();
     let export = |since: &str| {
         let arguments = ["audit", "export", "log.jsonl", "--since", since];
         run(&arguments, folder.path())

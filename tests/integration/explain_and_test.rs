@@ -322,3 +322,33 @@ cases:
 
     assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
 }
+
+#[test]
+fn a_config_is_tried_without_the_folders_that_only_the_gateway_writes() {
+    let config = "upstreams: { gemini: { url: \"https://example.org\" } }
+audit: { path: none/audit.jsonl }
+revisions: { path: none/revisions }
+record: { path: none/recordings }
+sessions: { transcripts: none/transcripts }
+policies: [{ policy: prompt_guard, deny: [aurora] }]
+";
+    let cases = "config: c.yaml
+cases:
+  - { name: denied, request: { contents: [{ role: user, parts: [{ text: aurora }] }] }, expect: { verdict: deny } }
+";
+    let event = r#"{ "hook_event_name": "BeforeAgent", "prompt": "aurora" }"#;
+    let folder = folder(&[
+        ("c.yaml", config),
+        ("cases.yaml", cases),
+        ("event.json", event),
+    ]);
+
+    let (tested, _, test_problems) = run(&["test", "cases.yaml"], folder.path());
+    let explain = ["explain", "--config", "c.yaml", "event.json"];
+    let (explained, _, explain_problems) = run(&explain, folder.path());
+    let (checked, _, _) = run(&["check", "c.yaml"], folder.path());
+
+    assert_eq!(tested, 0, "{test_problems}");
+    assert_eq!(explained, 0, "{explain_problems}");
+    assert_eq!(checked, 78);
+}

@@ -63,7 +63,15 @@ impl AdminArgs {
                 let file = file.display();
                 Failure::Failed(format!("the admin token `{file}` cannot be read: {error}"))
             })?;
-            request = request.bearer_auth(token.trim());
+            let token = token.trim();
+            if token.contains(|char: char| !char.is_ascii_graphic()) {
+                let file = file.display();
+                let message = format!(
+                    "the admin token `{file}` must be one line of ASCII without white space"
+                );
+                return Err(Failure::Failed(message));
+            }
+            request = request.bearer_auth(token);
         }
         if let Some((content_type, body)) = body {
             request = request.header("content-type", content_type).body(body);

@@ -43,7 +43,7 @@ enum FleetCommand {
 struct StatusArgs {
     #[command(flatten)]
     admin: AdminArgs,
-    /// Wait until every replica has this version of the config
+    /// Wait until every replica has this version of the config, or one that begins with the digits
     #[arg(long, value_name = "REVISION")]
     wait_for: Option<String>,
     /// Least number of replicas to wait for
@@ -122,7 +122,7 @@ impl StatusArgs {
             ));
         }
         let revision = self.wait_for.as_ref().unwrap_or(&status.revision);
-        let has_other = |view: &&ReplicaView| view.status.revision != *revision;
+        let has_other = |view: &&ReplicaView| !view.status.revision.starts_with(revision);
         let others = status.replicas.iter().filter(has_other).count();
         if others > 0 {
             return Some(format!(

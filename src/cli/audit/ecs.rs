@@ -15,6 +15,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("event.hash", "/hash"),
     ("event.code", "/error"),
     ("user.name", "/caller/name"),
+    ("user.name", "/by"),
     ("user.id", "/caller/key"),
     ("user_agent.original", "/caller/agent"),
     ("source.ip", "/peer"),
@@ -75,7 +76,7 @@ pub(super) fn ecs_document(line: &Value) -> Value {
     {
         set(&mut document, "http.request.method", method.into());
     }
-    if let Some(rule) = rule(line) {
+    if let Some(rule) = denying_rule(line) {
         set(&mut document, "rule.name", rule.into());
     }
     set(&mut document, "hookgate", line.clone());
@@ -108,7 +109,7 @@ fn outcome(line: &Value, kind: &str) -> &'static str {
 }
 
 /// Returns the name of the hook or policy that denied an event.
-fn rule(line: &Value) -> Option<&str> {
+pub(super) fn denying_rule(line: &Value) -> Option<&str> {
     let hooks = line.get("hooks")?.as_array()?;
     let denies = |hook: &&Value| {
         let verdict = hook.get("verdict").and_then(Value::as_str);
@@ -163,10 +164,10 @@ mod tests {
     }
 
     #[test]
-    fn the_caller_of_a_watched_session_is_not_the_user_of_the_watch() {
+    fn the_user_of_a_watch_is_its_operator_and_not_the_caller_of_the_session() {
         let line = json!({ "kind": "viewed", "by": "ivan", "caller": { "key": "k" } });
 
-        assert_eq!(ecs_document(&line).get("user"), None);
+        assert_eq!(ecs_document(&line)["user"], json!({ "name": "ivan" }));
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl OcsfExport {
 
     /// Returns the event of a record; `None` if it has no class.
     pub(super) fn convert(&mut self, line: &Value) -> Option<Value> {
-        match text(line, "/kind") {
+        let event = match text(line, "/kind") {
             "request" => {
                 let call = (owned(line, "/method"), owned(line, "/dialect"));
                 self.calls.put(owned(line, "/request"), call);
@@ -60,7 +60,8 @@ impl OcsfExport {
             "rejected" => Some(api_activity(line, text(line, "/operation"), "")),
             "event" => finding(line),
             _ => None,
-        }
+        };
+        event.map(without_empty)
     }
 }
 
@@ -251,6 +252,24 @@ fn extend(object: &mut Value, fields: Value) {
     }
 }
 
+/// Removes values that are null or an empty text, and objects without any other; not from the
+/// whole line.
+fn without_empty(mut event: Value) -> Value {
+    let line = event.get_mut("unmapped").map(Value::take);
+    remove_empty(&mut event);
+    if let (Some(event), Some(line)) = (event.as_object_mut(), line) {
+        event.insert("unmapped".to_owned(), line);
+    }
+    event
+}
+
+fn remove_empty(value: &mut Value) {
+    if let Some(fields) = value.as_object_mut() {
+        fields.values_mut().for_each(remove_empty);
+        fields.retain(|_, value| !(value.is_null() || *value == json!("") || *value == json!({})));
+    }
+}
+
 fn text<'a>(line: &'a Value, pointer: &str) -> &'a str {
     let value = line.pointer(pointer).and_then(Value::as_str);
     value.unwrap_or_default()
@@ -347,6 +366,11 @@ mod tests {
         assert_eq!(failed["disposition_id"], 1);
         assert_eq!(rejection["src_endpoint"]["ip"], "10.0.0.1");
         assert_eq!(rejection["api"]["operation"], "unknown");
+        assert_eq!(rejection.pointer("/api/service"), None);
+        assert_eq!(rejection["http_response"], json!({ "code": 401 }));
+        let by_key = line(json!({ "kind": "rejected", "caller": { "name": "", "key": "k" } }));
+        let by_key = export.convert(&by_key).unwrap();
+        assert_eq!(by_key["actor"]["user"], json!({ "uid": "k" }));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::ecs::denying_rule;
+
 /// The columns of CSV: names, and pointers into a record.
 const COLUMNS: &[(&str, &str)] = &[
     ("seq", "/seq"),
@@ -11,6 +13,10 @@ const COLUMNS: &[(&str, &str)] = &[
     ("session", "/session"),
     ("caller", "/caller/name"),
     ("caller_key", "/caller/key"),
+    ("agent", "/caller/agent"),
+    ("peer", "/peer"),
+    ("listener", "/listener"),
+    ("operation", "/operation"),
     ("event", "/event"),
     ("origin", "/origin"),
     ("subject", "/subject"),
@@ -18,6 +24,7 @@ const COLUMNS: &[(&str, &str)] = &[
     ("action", "/action"),
     ("error", "/error"),
     ("status", "/status"),
+    ("ended", "/ended"),
     ("dialect", "/dialect"),
     ("method", "/method"),
     ("requested_model", "/requested_model"),
@@ -42,14 +49,14 @@ const ADMIN_VALUES: [(&str, &str); 7] = [
     ("reason", "/reason"),
 ];
 
-fn columns() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-    COLUMNS.iter().chain(&ADMIN_VALUES)
-}
+/// Name of the column in front of them: the policy or hook that denied an event.
+const RULE: &str = "rule";
 
 /// Returns the names of the columns.
 pub(super) fn csv_header() -> String {
-    let names: Vec<&str> = columns().map(|column| column.0).collect();
-    names.join(",")
+    let names = |columns: &[(&'static str, _)]| columns.iter().map(|column| column.0).collect();
+    let names: [Vec<&str>; 3] = [names(COLUMNS), vec![RULE], names(&ADMIN_VALUES)];
+    names.concat().join(",")
 }
 
 /// Keys whose values begin a line of text, without their names.
@@ -76,8 +83,15 @@ const LABELLED_VALUES: [(&str, &str); 15] = [
 
 /// Returns a record as a row of CSV.
 pub(super) fn csv_row(line: &Value) -> String {
-    let cells = columns().map(|(_, pointer)| cell(&text(line, pointer)));
-    cells.collect::<Vec<_>>().join(",")
+    let cells = |columns: &[(_, &str)]| {
+        let cells = columns.iter();
+        cells
+            .map(|(_, pointer)| cell(&text(line, pointer)))
+            .collect()
+    };
+    let rule = cell(denying_rule(line).unwrap_or_default());
+    let cells: [Vec<String>; 3] = [cells(COLUMNS), vec![rule], cells(&ADMIN_VALUES)];
+    cells.concat().join(",")
 }
 
 /// Returns a record as a line of text.
@@ -162,6 +176,8 @@ mod tests {
         let expected =
             "T #7 event BeforeTool evil\\n\\u{1b}[2Jtool deny guard(ok deny 3 ms) session=s";
         assert_eq!(text, expected);
-        assert_eq!(csv_row(&line).matches(',').count(), columns().count() - 1);
+        let row = csv_row(&line);
+        assert_eq!(row.matches(',').count(), csv_header().matches(',').count());
+        assert!(row.contains(",guard,"), "{row}");
     }
 }

@@ -70,7 +70,7 @@ fn check_contains(path: &Path, hash: &str) -> Result<(), Failure> {
     }
     let path = path.display();
     Err(Failure::Failed(format!(
-        "{path}: no line has the hash `{hash}`: the log was truncated"
+        "{path}: no line has the hash `{hash}`: the log was truncated, or the hash is not of this log"
     )))
 }
 

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     env,
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
     sync::Arc,
 };
 
@@ -70,7 +70,7 @@ impl BuildArgs {
     }
 
     fn build(&self, org: Option<&OrgBundle<'_>>) -> Result<(), Failure> {
-        let files = read_directory(&self.directory).map_err(Failure::of)?;
+        let files = self.files()?;
         if !files.contains_key(BUNDLE_CONFIG) {
             let folder = self.directory.display();
             let message = format!("`{folder}` has no `{BUNDLE_CONFIG}`");
@@ -96,6 +96,19 @@ impl BuildArgs {
             manifest.created,
             manifest.files.len()
         ))?)
+    }
+
+    /// Reads the files of the folder, without the bundle that an earlier build may have written
+    /// there.
+    fn files(&self) -> Result<BTreeMap<String, BundleFile>, Failure> {
+        let mut files = read_directory(&self.directory).map_err(Failure::of)?;
+        let absolute = |file| path::absolute(file).map_err(Failure::of);
+        let (output, directory) = (absolute(&self.output)?, absolute(&self.directory)?);
+        let name = output.strip_prefix(directory).ok();
+        if let Some(name) = name.and_then(Path::to_str) {
+            files.remove(name);
+        }
+        Ok(files)
     }
 
     /// Returns the bundles whose policies are checked together: the organisation's, if there is

@@ -11,6 +11,7 @@ use rustix::fs::Access;
 
 use super::loader::Loader;
 use crate::config::{
+    overrides::MissingSecrets,
     settings::{
         config_file::Config,
         record::{RecordRedaction, RecordSettings},
@@ -33,6 +34,7 @@ impl Loader {
         self.check_audit_path();
         self.check_created_folder("/revisions/path", "`revisions.path`");
         self.check_record_redaction();
+        self.warn_of_unwritable_recordings();
         // It is watched for changes.
         if let Some(path) = self.section::<PathBuf>("/shadow/config") {
             self.file(&path);
@@ -78,7 +80,7 @@ impl Loader {
         let Some(path) = self.section::<PathBuf>(pointer) else {
             return;
         };
-        if let Err(reason) = check_writable(&self.absolute(&path)) {
+        if let Err(reason) = self.check_writable(&self.absolute(&path)) {
             let message = format!("`sessions.transcripts` {reason}: `{}`", path.display());
             self.problem(pointer, message);
         }
@@ -100,7 +102,7 @@ impl Loader {
         let problem = if file.is_dir() {
             Some("`audit.path` is a directory".to_owned())
         } else {
-            let reason = check_writable(parent).err();
+            let reason = self.check_writable(parent).err();
             reason.map(|reason| format!("the parent of `audit.path` {reason}"))
         };
         if let Some(problem) = problem {
@@ -129,7 +131,7 @@ impl Loader {
             let parent = folder.parent().unwrap_or(Path::new("/"));
             (parent, format!("the parent of {setting}"))
         };
-        if let Err(reason) = check_writable(folder_or_parent) {
+        if let Err(reason) = self.check_writable(folder_or_parent) {
             self.problem(pointer, format!("{what} {reason}: `{}`", path.display()));
         }
     }
@@ -169,18 +171,38 @@ impl Loader {
         }
     }
 
+    /// Warns of a folder of recordings in which nothing can be written. No call depends on it.
+    fn warn_of_unwritable_recordings(&mut self) {
+        let pointer = "/record/path";
+        let Some(path) = self.section::<PathBuf>(pointer) else {
+            return;
+        };
+        // It is created with its parents.
+        let folder = self.absolute(&path);
+        let existing = folder.ancestors().find(|ancestor| ancestor.exists());
+        if let Some(existing) = existing
+            && let Err(reason) = self.check_writable(existing)
+        {
+            let message = format!("nothing can be recorded: `{}` {reason}", existing.display());
+            self.warning(pointer, message);
+        }
+    }
+
     fn absolute(&self, path: &Path) -> PathBuf {
         let path = Path::new(".").join(&self.directory).join(path);
         let path = std::path::absolute(&path).unwrap_or(path);
         path.components().collect()
     }
-}
 
-/// Checks that files can be created in a directory.
-fn check_writable(directory: &Path) -> Result<(), &'static str> {
-    if !directory.is_dir() {
-        return Err("is not a directory");
+    /// Checks that files can be created in a directory. With placeholders for secrets, none are.
+    fn check_writable(&self, directory: &Path) -> Result<(), &'static str> {
+        if self.missing_secrets == MissingSecrets::Placeholder {
+            return Ok(());
+        }
+        if !directory.is_dir() {
+            return Err("is not a directory");
+        }
+        let needed = Access::WRITE_OK | Access::EXEC_OK;
+        rustix::fs::access(directory, needed).map_err(|_| "is not writable")
     }
-    let needed = Access::WRITE_OK | Access::EXEC_OK;
-    rustix::fs::access(directory, needed).map_err(|_| "is not writable")
 }

@@ -138,7 +138,8 @@ pub(in crate::console) async fn end_shadow(
     fields: FormFields,
 ) -> Result<Response, ApiError> {
     fields.check_operator(&principal)?;
-    app.resources.shadow.request(ShadowAction::End).await?;
+    let action = ShadowAction::End { by: principal.name };
+    app.resources.shadow.request(action).await?;
     Ok(Redirect::to(ADDRESS).into_response())
 }
 

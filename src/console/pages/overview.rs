@@ -11,7 +11,7 @@ use crate::{
     observe::trace::DenialGroup,
     state::App,
     view::{
-        overview::{self, ExportFailureView, OtlpStatus, Overview, SinkStatus},
+        overview::{self, ExportFailureView, OtlpStatus, Overview, RecordingStatus, SinkStatus},
         rules::{self, RuleRemark, RuleView},
     },
 };
@@ -35,6 +35,7 @@ pub(in crate::console) async fn show(State(app): State<App>) -> Page {
             (session_store(&overview))
             (fleet(&overview))
             (decision_log(&overview))
+            (recording(overview.recording.as_ref()))
             (otlp(&overview.otlp))
         }
     };
@@ -212,6 +213,24 @@ fn export_failure(failure: Option<&ExportFailureView>) -> Markup {
             p.muted { "Last failure at " (failure.time) ": " (failure.error) }
         } @else { p { (badge(BadgeKind::Good, "no failures")) } }
     }
+}
+
+/// Shows what is recorded, if anything is.
+fn recording(status: Option<&RecordingStatus>) -> Markup {
+    let Some(status) = status else {
+        return Markup::default();
+    };
+    let content = html! {
+        p { (counted(status.exchanges, "exchange")) }
+        @if status.dropped > 0 {
+            p { (badge(BadgeKind::Bad, &format!("{} exchanges missing", status.dropped))) }
+        }
+        @if status.failures > 0 {
+            p { (badge(BadgeKind::Warning, &counted(status.failures, "failure"))) " of the folder; see the log" }
+        }
+        @if status.dropped == 0 && status.failures == 0 { p { (badge(BadgeKind::Good, "complete")) } }
+    };
+    card("Recordings", &content)
 }
 
 /// Shows what the collector is sent, if there is one.

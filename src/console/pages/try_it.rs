@@ -161,7 +161,12 @@ fn form(app: &App, principal: &AdminPrincipal, trial: Trial<'_>) -> Markup {
             }
             @if may_run {
                 @let longest = longest_timeout(&app.snapshot().config);
-                p.hint { "Each hook may run until its timeout, in the config in use at most " (longest.as_secs_f32()) " s for each event. The trial ends within " (MAX_REQUEST_SECONDS) " s." }
+                p.hint {
+                    @if !longest.is_zero() {
+                        "Each hook may run until its timeout, in the config in use at most " (longest.as_secs_f32()) " s for each event. "
+                    }
+                    "The trial ends within " (MAX_REQUEST_SECONDS) " s."
+                }
             } @else {
                 p.hint { "Running hooks needs the role " code { "operator" } "." }
             }

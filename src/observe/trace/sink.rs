@@ -295,9 +295,12 @@ impl Sink for TraceSink {
             ExchangeEvent::HookFinished { event, run } => {
                 self.count_run(exchange, *event, run);
                 self.add_observed_tools(run);
-                let now_us = exchange.micros_now();
-                if let Some(call) = self.call(0) {
-                    call.add_hook_time(now_us, whole_microseconds(run.elapsed));
+                let is_policy = self.is_policy(run.rule);
+                let (now_us, elapsed_us) = (exchange.micros_now(), whole_microseconds(run.elapsed));
+                match self.call(0) {
+                    Some(call) if is_policy => call.add_policy_time(now_us, elapsed_us),
+                    Some(call) => call.add_hook_time(now_us, elapsed_us),
+                    None => (),
                 }
             }
             ExchangeEvent::EventDecided(decision) => self.decided(exchange, decision),

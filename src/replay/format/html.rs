@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use maud::{DOCTYPE, Markup, html};
 
-use super::rows::{change_tables, count_rows, fact_rows, plain, share};
+use super::rows::{change_tables, count_rows, fact_rows, plain, share, title};
 use crate::replay::report::{ChangeCounts, ReplayReport};
 
 const STYLE: &str = "
@@ -12,8 +12,9 @@ const STYLE: &str = "
 body{font:1rem/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
 table{border-collapse:collapse;margin:1rem 0;width:100%}
 caption{text-align:left;font-weight:600}
-th,td{text-align:left;padding:.25rem .75rem;border-bottom:1px solid #8886;overflow-wrap:anywhere}
-td.number{text-align:right}";
+th,td{text-align:left;padding:.25rem .75rem;border-bottom:1px solid #8886;overflow-wrap:break-word}
+td.number{text-align:right}
+.scroll{overflow-x:auto}";
 
 /// Returns the report as a page.
 pub fn report(report: &ReplayReport) -> Markup {
@@ -24,13 +25,13 @@ pub fn report(report: &ReplayReport) -> Markup {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width";
-                title { "hookgate replay" }
+                title { "hookgate: " (title(report)) }
                 style { (maud::PreEscaped(STYLE)) }
             }
             body {
-                h1 { "Replay of recorded calls" }
+                h1 { (title(report)) }
                 p { (calls) " calls, " code { (plain(&report.before)) } " → " code { (plain(&report.after)) } }
-                table {
+                div.scroll { table {
                     caption { "Calls" }
                     @for (name, count) in count_rows(report) {
                         tr { th scope="row" { (name) } td.number { (share(count, calls)) } }
@@ -38,10 +39,10 @@ pub fn report(report: &ReplayReport) -> Markup {
                     @for (reason, count) in &report.unknown {
                         tr { th scope="row" { "unknown, because " (reason.explanation()) } td.number { (count) } }
                     }
-                }
+                } }
                 @for (title, rows) in change_tables(report) { (table(title, rows)) }
                 (samples(report))
-                table {
+                div.scroll { table {
                     caption { "Facts" }
                     @for (name, value) in fact_rows(report) {
                         tr { th scope="row" { (name) } td { (plain(&value)) } }
@@ -49,7 +50,7 @@ pub fn report(report: &ReplayReport) -> Markup {
                     @for part in &report.damaged.parts {
                         tr { th scope="row" { "damaged" } td { (plain(part)) } }
                     }
-                }
+                } }
             }
         }
     }
@@ -57,7 +58,7 @@ pub fn report(report: &ReplayReport) -> Markup {
 
 fn table(title: &str, rows: &BTreeMap<String, ChangeCounts>) -> Markup {
     html! {
-        table {
+        div.scroll { table {
             caption { "By " (title) }
             tr { th scope="col" { (title) } th scope="col" { "newly denied" } th scope="col" { "newly allowed" } th scope="col" { "edited" } }
             @for (name, counts) in rows {
@@ -68,14 +69,14 @@ fn table(title: &str, rows: &BTreeMap<String, ChangeCounts>) -> Markup {
                     td.number { (counts.edited) }
                 }
             }
-        }
+        } }
     }
 }
 
 fn samples(report: &ReplayReport) -> Markup {
     html! {
         @if report.samples().next().is_some() {
-            table {
+            div.scroll { table {
                 caption { "Samples" }
                 tr {
                     @for title in ["change", "time", "event", "tool", "rule", "verdict", "caller", "request"] {
@@ -95,7 +96,7 @@ fn samples(report: &ReplayReport) -> Markup {
                         td { code { (plain(&sample.request)) } }
                     }
                 }
-            }
+            } }
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::rows::{change_tables, count_rows, fact_rows, plain, share};
+use super::rows::{change_tables, count_rows, fact_rows, plain, share, title};
 use crate::replay::report::{ChangeCounts, ReplayReport};
 
 pub(super) fn report(report: &ReplayReport) -> String {
     let calls = report.counts.calls;
     let (before, after) = (cell(&report.before), cell(&report.after));
     let mut lines = vec![
-        "## Replay of recorded calls".to_owned(),
+        format!("## {}", title(report)),
         String::new(),
         format!("{calls} calls, `{before}` → `{after}`"),
         String::new(),

@@ -9,9 +9,19 @@ use crate::{
 
 /// Returns a number with its share of all calls.
 pub(super) fn share(count: u64, calls: u64) -> String {
-    match (count * 1000).checked_div(calls) {
+    // Rounded.
+    match (count * 1000 + calls / 2).checked_div(calls) {
         Some(per_mille) => format!("{count} ({}.{} %)", per_mille / 10, per_mille % 10),
         None => count.to_string(),
+    }
+}
+
+/// Returns the title of the report.
+pub(super) fn title(report: &ReplayReport) -> &'static str {
+    if report.is_of_shadow() {
+        "Shadow of live calls"
+    } else {
+        "Replay of recorded calls"
     }
 }
 
@@ -55,13 +65,19 @@ pub(super) fn fact_rows(report: &ReplayReport) -> Vec<(&'static str, String)> {
     if times.before_p99_us > 0 {
         let title = match report.before.as_str() {
             ReplayReport::RECORDED => "time of the recorded hooks",
+            ReplayReport::LIVE => "time of the live hooks",
             _ => "time in the gateway in the replay, before",
         };
         rows.push((title, pair(times.before_p50_us, times.before_p99_us)));
     }
     if times.after_p99_us > 0 {
         let after = pair(times.after_p50_us, times.after_p99_us);
-        rows.push(("time in the gateway in the replay", after));
+        let title = if report.is_of_shadow() {
+            "time in the gateway of the shadow"
+        } else {
+            "time in the gateway in the replay"
+        };
+        rows.push((title, after));
     }
     if coverage.tool_calls > 0 {
         let share = format!("{} of {}", coverage.named, coverage.tool_calls);
@@ -90,7 +106,12 @@ pub(super) fn fact_rows(report: &ReplayReport) -> Vec<(&'static str, String)> {
     let peak = |kib| format!(", {} MiB at most", kib / 1024);
     let peak = effort.peak_kib.map(peak).unwrap_or_default();
     let replay = format!("{calls} calls in {seconds}.{ms:03} s, {rate} calls/s{peak}");
-    rows.push(("replay", replay));
+    let name = if report.is_of_shadow() {
+        "shadow"
+    } else {
+        "replay"
+    };
+    rows.push((name, replay));
     rows
 }
 

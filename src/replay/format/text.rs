@@ -11,8 +11,14 @@ use crate::replay::{
 pub(super) fn report(report: &ReplayReport) -> String {
     let calls = report.counts.calls;
     let mut lines = vec![format!(
-        "{calls} calls replayed: {} → {}",
-        report.before, report.after
+        "{calls} calls {}: {} → {}",
+        if report.is_of_shadow() {
+            "evaluated"
+        } else {
+            "replayed"
+        },
+        report.before,
+        report.after
     )];
     for (name, count) in count_rows(report) {
         lines.push(format!("  {name:26}{}", share(count, calls)));

@@ -52,7 +52,10 @@ pub enum ShadowAction {
         by: Arc<str>,
     },
     /// Ends the shadow that is running, if there is one.
-    End,
+    End {
+        /// Name of the operator; empty without users.
+        by: Arc<str>,
+    },
     /// Only reads the state.
     Status,
 }

@@ -179,6 +179,20 @@ export function accessibilityTests(suite) {
     });
   });
 
+  it("the overview fits into common windows", async () => {
+    const { browser, fixture } = suite;
+    for (const width of [768, 1024, 1200, 1280, 1366, 1440]) {
+      await withWindow(browser, fixture.gateway, { user: "vera", viewport: { width, height: 800 } }, async (page) => {
+        await page.goto("/console/");
+        const hidden = await page.evaluate(() => {
+          const { scrollWidth, clientWidth } = document.documentElement;
+          return scrollWidth - clientWidth;
+        });
+        assert.equal(hidden, 0, `${width} pixels`);
+      });
+    }
+  });
+
   it("the list of calls fits into 1280 pixels, also with long names", async () => {
     const { browser, fixture } = suite;
     await withWindow(browser, fixture.gateway, { user: "vera", viewport: { width: 1280, height: 720 } }, async (page) => {

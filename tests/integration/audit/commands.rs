@@ -219,7 +219,8 @@ fn show_and_csv_have_the_subject_of_administrative_lines() {
             "measure": "denied" }),
         json!({ "kind": "shadow", "action": "end", "from": "old", "to": "new", "reason": "until" }),
         json!({ "kind": "viewed", "by": "ivan", "request": "r", "because": "case 7" }),
-        json!({ "kind": "event", "reason": { "sha256": "S" } }),
+        json!({ "kind": "event", "reason": { "sha256": "S" },
+            "hooks": [{ "name": "guard", "verdict": "deny", "ms": 1 }] }),
     ];
     let lines = lines.map(|line| format!("{line}\n"));
     fs::write(folder.path().join("audit.jsonl"), lines.concat()).unwrap();
@@ -234,18 +235,18 @@ fn show_and_csv_have_the_subject_of_administrative_lines() {
         "rollout abort from=old to=new percent=5 measure=denied",
         "shadow end from=old to=new reason=until",
         "viewed by=ivan because=case 7 request=r",
-        "event",
+        "event guard(deny 1 ms)",
     ]) {
         assert!(line.ends_with(part), "{line}");
     }
     let rows: Vec<&str> = table.lines().collect();
     for (row, end) in rows.iter().zip([
-        ",from,to,by,percent,measure,because,reason",
+        ",hash,rule,from,to,by,percent,measure,because,reason",
         ",old,new,olga,,,,",
         ",old,new,,5,denied,,",
         ",old,new,,,,,until",
         ",,,ivan,,,case 7,",
-        ",,,,,,,",
+        ",guard,,,,,,,",
     ]) {
         assert!(row.ends_with(end), "{row}");
     }

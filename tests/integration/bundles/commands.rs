@@ -35,6 +35,19 @@ fn append(path: &Path, text: &str) {
 }
 
 #[test]
+fn a_bundle_in_its_own_folder_is_not_part_of_the_next_one() {
+    let folder = folder();
+    for _ in 0..2 {
+        let arguments = ["build", "policies", "-o", "./policies/prod.tar.gz"];
+
+        let (code, out, err) = try_bundle(folder.path(), &[&arguments[..], &CREATED].concat());
+
+        assert_eq!(code, 0, "{err}");
+        assert!(out.contains(", 3 files, "), "{out}");
+    }
+}
+
+#[test]
 fn a_bundle_is_built_signed_verified_and_listed_by_tar() {
     let folder = folder();
     let folder = folder.path();

@@ -281,6 +281,25 @@ async fn no_bundle_older_than_a_damaged_stored_one_is_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damaged_lists_of_stored_bundles_are_reported() {
+    let publisher = Publisher::new();
+    let server = server_with(&publisher, "apple").await;
+    let mut replica = Replica::start_from(&server, &publisher).await;
+    replica.served.kill();
+    for list in ["active.json", "manifests.json"] {
+        fs::write(replica.folder.path().join("bundles").join(list), "{").unwrap();
+    }
+
+    replica.restart();
+    assert!(replica.denies("apple").await, "it is fetched again");
+    let log = replica.stop().await;
+
+    for warning in ["stored bundles refused", "older bundles are accepted"] {
+        assert_eq!(log.matches(warning).count(), 1, "{warning}: {log}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stored_bundle_of_a_key_that_was_replaced_bounds_no_other() {
     let (publisher, successor) = (Publisher::new(), Publisher::new());
     // Created before the one that is stored.

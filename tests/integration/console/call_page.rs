@@ -155,13 +155,35 @@ pub(super) async fn call_and_page(gateway: &TestGateway, id: &str) -> (Value, St
     (found["call"].clone(), page.html)
 }
 
-#[tokio::test]
-async fn an_observing_tool_guard_is_shown_with_what_it_would_deny() {
+/// Starts a model API that answers each prompt with a call of the tool `shell`.
+async fn upstream_with_call() -> Upstream {
     let call = json!({ "functionCall": { "name": "shell", "args": {} } });
     let answer = json!({ "candidates": [{
         "content": { "role": "model", "parts": [call] }, "finishReason": "STOP",
     }] });
-    let upstream = Upstream::answering(&answer).await;
+    Upstream::answering(&answer).await
+}
+
+#[tokio::test]
+async fn a_removed_tool_call_is_shown_as_denied() {
+    let upstream = upstream_with_call().await;
+    let policy = "policies: [{ policy: tool_guard, name: guard, deny: [shell] }]\n";
+    let gateway = TestGateway::start(&upstream, policy).await;
+
+    let answer = gateway.agent().generate("m", &prompt("list files")).await;
+
+    let id = answer.header("x-hookgate-request-id");
+    let (_, page) = call_and_page(&gateway, id).await;
+    let (_, step) = page.split_once("<h3>AfterModel").unwrap();
+    let (step, _) = step.split_once("</li>").unwrap();
+    assert!(step.contains("1 tool call removed"), "{step}");
+    assert!(!step.contains("proceed"), "{step}");
+    assert_eq!(step.matches("deny").count(), 2, "{step}");
+}
+
+#[tokio::test]
+async fn an_observing_tool_guard_is_shown_with_what_it_would_deny() {
+    let upstream = upstream_with_call().await;
     let config =
         "policies: [{ policy: tool_guard, name: watcher, mode: observe, deny: [shell] }]\n";
     let gateway = TestGateway::start(&upstream, config).await;

@@ -280,6 +280,58 @@ async fn an_unwritable_path_fails_no_call_and_is_counted() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_segment_that_was_removed_is_replaced_by_another_one() {
+    let upstream = Upstream::mock().await;
+    let folder = TempDir::new().unwrap();
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n{RECORD}",
+        upstream.addr
+    );
+    fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    let mut served = ServerProcess::folder(folder.path());
+    let (agent, operator) = (Agent::at(served.addr()), Agent::at(served.operators()));
+    let recordings = folder.path().join("recordings");
+    for count in [1, 2] {
+        agent.generate("m", &prompt("hi")).await;
+        wait_for_metric(&operator, "hookgate_recording_exchanges_total", count).await;
+        if count == 1 {
+            fs::remove_dir_all(&recordings).unwrap();
+        }
+    }
+    let seen = operator.get("/overview").await.json();
+
+    served.terminate();
+    let ended = tokio::task::spawn_blocking(move || served.ended(TEST_TIMEOUT));
+    let (_, log) = ended.await.unwrap();
+
+    assert_eq!(exchanges(&recordings).len(), 1);
+    assert!(
+        log.contains("segment removed while it was written"),
+        "{log}"
+    );
+    let expected = serde_json::json!({ "exchanges": 2, "dropped": 0, "failures": 1 });
+    assert_eq!(seen["recording"], expected);
+}
+
+#[tokio::test]
+async fn an_unwritable_path_is_a_warning_of_the_config() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    let config = "upstreams: { gemini: { url: \"http://127.0.0.1:9\" } }\n\
+                  record: { path: file/recordings }\n";
+    fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+
+    let (code, _, err) = run(&["check", "hookgate.yaml"], folder.path());
+
+    assert_eq!(code, 0, "{err}");
+    assert!(
+        err.contains("warning: hookgate.yaml:2:17: nothing can be recorded: `"),
+        "{err}"
+    );
+    assert!(err.contains("/file` is not a directory"), "{err}");
+}
+
 #[tokio::test]
 async fn an_exchange_above_the_memory_limit_is_dropped_and_counted() {
     let upstream = Upstream::mock().await;

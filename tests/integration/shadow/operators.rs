@@ -15,7 +15,9 @@ use serde_json::{Value, json};
 
 use super::{AMPLE_BUDGET, ShadowGateway, evaluated_calls, make_calls};
 use crate::{
-    harness::{Agent, Browser, ServerProcess, TEST_TIMEOUT, Upstream, eventually, hookgate},
+    harness::{
+        Agent, Browser, ServerProcess, TEST_TIMEOUT, Upstream, decision_log, eventually, hookgate,
+    },
     replay::{changes::base, conversations::sessions},
 };
 
@@ -105,6 +107,57 @@ async fn only_operators_start_and_end_a_shadow() {
         is_logged,
     )
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_shadow_names_the_operator_who_ended_or_replaced_it() {
+    let upstream = Upstream::mock().await;
+    let folder = tempfile::TempDir::new().unwrap();
+    for user in ["olga", "otto"] {
+        fs::write(folder.path().join(user), format!("{user}-token")).unwrap();
+    }
+    let next = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n",
+        upstream.addr
+    );
+    fs::write(folder.path().join("next.yaml"), &next).unwrap();
+    let config = format!(
+        "{next}admin: {{ users: [{{ name: otto, token: {{ file: otto }}, roles: [operator] }}, \
+         {{ name: olga, token: {{ file: olga }}, roles: [operator] }}] }}\n\
+         audit: {{ path: audit.jsonl }}\nshadow: {{ config: next.yaml }}\n"
+    );
+    fs::write(folder.path().join("hookgate.yaml"), &config).unwrap();
+    let mut served = ServerProcess::folder(folder.path());
+    served.addr();
+    let operators = served.operators();
+    let user =
+        |name: &str| Agent::at(operators).sending("authorization", format!("Bearer {name}-token"));
+    let (olga, otto) = (user("olga"), user("otto"));
+
+    assert_eq!(olga.post("/shadow", next.clone()).await.status, 200);
+    assert_eq!(otto.post("/shadow", next.clone()).await.status, 200);
+    assert_eq!(olga.ask("DELETE", "/shadow", "").await.status, 200);
+    assert_eq!(olga.post("/shadow", next).await.status, 200);
+    served.terminate();
+    let ended = tokio::task::spawn_blocking(move || served.ended(TEST_TIMEOUT));
+    ended.await.unwrap();
+
+    let log = decision_log(&folder.path().join("audit.jsonl"));
+    let shadows = log.iter().filter(|line| line["kind"] == "shadow");
+    let changes: Vec<_> = shadows
+        .map(|line| [&line["action"], &line["by"]].map(|text| text.as_str().unwrap_or_default()))
+        .collect();
+    let expected = [
+        ["start", ""],
+        ["end", "olga"],
+        ["start", "olga"],
+        ["end", "otto"],
+        ["start", "otto"],
+        ["end", "olga"],
+        ["start", "olga"],
+        ["end", ""],
+    ];
+    assert_eq!(changes, expected);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

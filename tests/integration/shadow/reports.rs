@@ -17,6 +17,7 @@ use crate::{
 fn without_volatile_fields(report: &Value) -> Value {
     let mut report = report.clone();
     let fields = report.as_object_mut().unwrap();
+    fields.remove("before");
     fields.remove("times");
     fields.remove("effort");
     let samples = fields["samples"].as_object_mut().unwrap();
@@ -209,6 +210,8 @@ async fn the_shadow_command_evaluates_a_config_on_live_calls() {
         for format in ["text", "markdown", "html"] {
             let (code, out, err) = command(&["--duration", "1s", "--format", format]).await;
             assert_eq!(code, 0, "{err}");
+            assert!(out.contains("live"), "{out}");
+            assert!(!out.to_lowercase().contains("replay"), "{out}");
             forms.insert(out);
         }
         forms

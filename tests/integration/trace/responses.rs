@@ -83,6 +83,28 @@ async fn policy_durations_include_every_chunk_of_a_stream() {
 }
 
 #[tokio::test]
+async fn durations_of_policies_on_an_answer_are_summed() {
+    let text = "some ordinary words, ".repeat(200_000);
+    let upstream = Upstream::answering(&text_answer(&text)).await;
+    let config = "policies:\n\
+        \x20 - { policy: redact, name: one, on: [answer], detect: [email, aws_key] }\n\
+        \x20 - { policy: redact, name: two, on: [answer], detect: [email, aws_key] }\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+
+    let answer = gateway.agent().generate(MODEL, &prompt("hello")).await;
+
+    let record = record(&gateway, answer.header("x-hookgate-request-id")).await;
+    let inspected = event(&record, "AfterModel");
+    let durations = ["one", "two"].map(|name| rule(inspected, name)["duration_us"].as_u64());
+    let [Some(one), Some(two)] = durations else {
+        panic!("{inspected:#}");
+    };
+    assert!(one > 1000 && two > 1000, "{inspected:#}");
+    let times = &record["detail"]["times"];
+    assert!(times["hooks_us"].as_u64() >= Some(one + two), "{times}");
+}
+
+#[tokio::test]
 async fn text_that_is_only_held_back_is_no_edit_of_the_answer() {
     let upstream = Upstream::with(|_| {
         let texts = ["hello th", "ere, wri", "te to bob@", "example.com"];

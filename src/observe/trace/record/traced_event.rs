@@ -101,6 +101,15 @@ impl TracedEvent {
         details.any(RunDetail::has_acted)
     }
 
+    /// Returns the verdict on the event, or on calls that were removed from a response.
+    pub(crate) fn verdict_on_calls(&self) -> Option<Action> {
+        let runs = self.rules.iter().filter_map(TracedRun::asked);
+        let enforced = runs.filter(|run| run.would.is_none() && run.refused_calls > 0);
+        let on_calls = enforced.map(RunDetail::action_on_calls).max();
+        self.verdict
+            .map(|verdict| on_calls.unwrap_or(verdict).max(verdict))
+    }
+
     /// Returns whether a policy or hook edited or added something.
     pub(crate) fn has_edit(&self) -> bool {
         let mut details = self.rules.iter().filter_map(TracedRun::asked);

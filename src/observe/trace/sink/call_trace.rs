@@ -55,13 +55,19 @@ struct ChunkEvent {
 }
 
 impl CallTrace {
-    /// Counts a run of a policy or hook that has just ended. Runs at the same time count once.
+    /// Counts a run of a hook that has just ended. Runs at the same time count once.
     pub(crate) fn add_hook_time(&mut self, now_us: u32, elapsed_us: u32) {
         let now = u64::from(now_us);
         let start = now.saturating_sub(elapsed_us.into());
         let new = now.saturating_sub(start.max(self.hooks_until_us));
         self.detail.times.hooks_us += new;
         self.hooks_until_us = self.hooks_until_us.max(now);
+    }
+
+    /// Counts a run of a policy. Policies run one after the other, and are recorded together.
+    pub(crate) fn add_policy_time(&mut self, now_us: u32, elapsed_us: u32) {
+        self.detail.times.hooks_us += u64::from(elapsed_us);
+        self.hooks_until_us = self.hooks_until_us.max(now_us.into());
     }
 
     /// Adds an event that is decided.

@@ -219,8 +219,7 @@ impl TraceSink {
     /// that replace a tool's result; reasons of hooks may be about content, but for those that
     /// hookgate gives when a hook fails.
     fn reason(&self, event: EventName, run: Option<&HookRun>, reason: &str) -> ReasonText {
-        let rule = run.and_then(|run| self.rule(run.rule));
-        let is_policy = rule.is_some_and(|rule| rule.identity.policy.is_some());
+        let is_policy = run.is_some_and(|run| self.is_policy(run.rule));
         let is_failure = run.is_some_and(|run| run.result.is_failure_reason(&run.name, reason));
         if is_failure || is_policy && event != EventName::AfterTool {
             ReasonText::with_text(reason)
@@ -229,6 +228,12 @@ impl TraceSink {
         } else {
             ReasonText::digest(reason)
         }
+    }
+
+    /// Returns whether a rule is a policy, not a hook.
+    pub(super) fn is_policy(&self, rule: RuleId) -> bool {
+        let rule = self.rule(rule);
+        rule.is_some_and(|rule| rule.identity.policy.is_some())
     }
 
     fn rule(&self, rule: RuleId) -> Option<&Arc<TracedRule>> {
