@@ -333,7 +333,7 @@ mod tests {
         let store = RedisStore::new(&url, 10, Duration::from_mins(1), Counter::default()).unwrap();
 
         for number in 0..1000 {
-            let key = SessionKey::new("ab", &number.to_string());
+            let key = SessionKey::new("ab", number.to_string());
             store.save(&key, SessionState::default(), &[]).await;
         }
 

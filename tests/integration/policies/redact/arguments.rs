@@ -101,16 +101,15 @@ async fn gateway(upstream: &Upstream) -> TestGateway {
 
 #[tokio::test]
 async fn escaped_secrets_in_arguments_that_are_no_object_do_not_reach_the_agent() {
-    let answers: [(&str, fn(&str, bool) -> String); 2] = [
-        ("/v1/chat/completions", chat_answer),
-        ("/v1/responses", responses_answer),
-    ];
-    for ((path, answer), is_stream) in answers
-        .into_iter()
-        .flat_map(|answer| [(answer, false), (answer, true)])
-    {
+    for (is_chat, is_stream) in [(true, false), (true, true), (false, false), (false, true)] {
         for arguments in arguments() {
-            let sent = answer(&arguments, is_stream);
+            let (path, messages, sent) = if is_chat {
+                let sent = chat_answer(&arguments, is_stream);
+                ("/v1/chat/completions", "messages", sent)
+            } else {
+                let sent = responses_answer(&arguments, is_stream);
+                ("/v1/responses", "input", sent)
+            };
             let media_type = if is_stream {
                 "text/event-stream"
             } else {
@@ -118,11 +117,7 @@ async fn escaped_secrets_in_arguments_that_are_no_object_do_not_reach_the_agent(
             };
             let upstream = Upstream::with(move |_| respond(200, media_type, sent.clone())).await;
             let mut body = json!({ "model": "m", "stream": is_stream });
-            body[if path.ends_with("responses") {
-                "input"
-            } else {
-                "messages"
-            }] = json!([{ "role": "user", "content": "go" }]);
+            body[messages] = json!([{ "role": "user", "content": "go" }]);
 
             let received = gateway(&upstream)
                 .await
