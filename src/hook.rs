@@ -75,6 +75,7 @@ fn known_method(row: &MethodSpec) -> KnownMethod {
         upstream: row.api.upstream(),
         never: row.access.refusal(),
         needs_stored_response: row.names_response(),
+        has_uninspected_answers: row.answers_with_uninspected_text(),
     }
 }
 
@@ -87,5 +88,6 @@ const fn known_field(field: &FieldSpec) -> KnownMethod {
             field.kind,
             RequestField::PreviousResponse | RequestField::Background
         ),
+        has_uninspected_answers: false,
     }
 }

@@ -74,4 +74,6 @@ pub struct KnownMethod {
     pub never: Option<&'static str>,
     /// True if it has no effect unless the model API stores responses.
     pub needs_stored_response: bool,
+    /// True if its answers hold a model's text although only its requests are inspected.
+    pub has_uninspected_answers: bool,
 }

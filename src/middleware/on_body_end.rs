@@ -11,8 +11,9 @@ use hyper::body::{Frame, SizeHint};
 
 use crate::observe::recorder::ExchangeEnd;
 
-/// Body that calls back once, with how it ended. A callback that is dropped without a
-/// call indicates that the receiver disconnected.
+/// Body that calls back once, with how it ended, as soon as its last frame is taken to be
+/// written: the receiver may read that frame later. A callback that is dropped without a call
+/// indicates that the receiver disconnected.
 #[derive(Debug)]
 pub struct OnBodyEnd<F> {
     body: Body,

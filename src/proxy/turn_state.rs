@@ -78,6 +78,11 @@ impl<'a> TurnState<'a> {
         }
     }
 
+    /// Returns whether the model is asked again. True for stored responses, too.
+    pub(super) const fn is_retry(&self) -> bool {
+        self.denied_rounds > 0 || self.answer_retries > 0
+    }
+
     /// Context and recorder of the call's hook events.
     pub(super) const fn scope(&self) -> EventScope<'_> {
         EventScope::new(&self.hook_context, &self.context.recorder)

@@ -43,7 +43,11 @@ pub(super) async fn send_hooked(
     }
     request.reserve_tokens(&context.identity, body.len())?;
     let call = &request.call;
-    let outgoing = outgoing(context, call, body.clone().into(), ResponseUse::Parsed)?;
+    let mut outgoing = outgoing(context, call, body.clone().into(), ResponseUse::Parsed)?;
+    if turn.is_retry() && !call.retrieves() {
+        // It belongs to the agent's request, and this is another one.
+        outgoing.headers.remove("idempotency-key");
+    }
     send(context, call, outgoing, Some(&body)).await
 }
 

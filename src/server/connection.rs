@@ -25,9 +25,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     flushed_body::FlushedBody,
-    handler::Handler,
+    handler::{Handler, RequestGuard},
     http2::{self, StallTimeoutBody},
-    io_timeout::{ConnectionState, TimeoutKind, TimeoutStream},
+    io_timeout::{BusyGuard, ConnectionState, TimeoutKind, TimeoutStream},
     limits::ListenerLimits,
     min_body_rate::MinRateBody,
     tls,
@@ -42,8 +42,9 @@ use crate::{
 /// megabyte a third slower.
 const MIN_READ_BUFFER_BYTES: usize = 400 * 1024;
 
-/// Time for a client of HTTP/2 without streams to confirm the end of its connection.
-const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time for a client of HTTP/2 without streams to confirm the end of its connection, or to read
+/// more of the last response.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A connection after it was accepted.
 #[derive(Debug)]
@@ -108,7 +109,7 @@ fn register(stream: net::TcpStream) -> io::Result<TcpStream> {
 }
 
 /// Waits for the end of a connection that accepts no further request. A client of HTTP/2 is
-/// asked to confirm that; one that does not is left after a while without streams.
+/// asked to confirm that; one that does not is left after a while without streams and progress.
 async fn finish_requests<C, E>(
     mut connection: Pin<&mut C>,
     state: &ConnectionState,
@@ -116,17 +117,19 @@ async fn finish_requests<C, E>(
 where
     C: Future<Output = Result<(), E>>,
 {
-    let mut was_busy = true;
     loop {
         let ended = tokio::time::timeout(CONFIRM_TIMEOUT, connection.as_mut()).await;
-        let is_busy = state.is_busy() || !state.has_streams();
+        let has_progressed = state.take_has_progressed();
         match ended {
             Ok(ended) => return ended,
-            Err(_elapsed) if was_busy || is_busy => was_busy = is_busy,
+            Err(_elapsed) if has_progressed || state.is_busy() || !state.has_streams() => (),
             Err(_elapsed) => return Ok(()),
         }
     }
 }
+
+/// Guards that are held until all of a response is taken to be written.
+type ResponseGuards = (Option<RequestGuard>, BusyGuard);
 
 /// Requests of one connection.
 struct RequestLoop {
@@ -208,7 +211,8 @@ impl RequestLoop {
         }
     }
 
-    /// Handles one request. The connection is busy until the last byte of the response.
+    /// Handles one request. The connection is busy until all of the response is taken to be
+    /// written.
     fn handle(
         self: Arc<Self>,
         mut request: Request<Incoming>,
@@ -227,18 +231,19 @@ impl RequestLoop {
         let response = Arc::clone(&self.handler).handle(request);
         async move {
             let (response, guard) = response.await;
-            let on_end = move |_ended| drop((guard, busy));
-            let body_end = |body| Body::new(FlushedBody::new(OnBodyEnd::new(body, on_end)));
-            let response = response.map(body_end);
+            let guards = (guard, busy);
             Ok(if is_stream {
-                self.finish_stream(response)
+                self.finish_stream(response, guards)
             } else {
-                self.finish(response)
+                self.finish(response, guards)
             })
         }
     }
 
-    fn finish(&self, mut response: Response<Body>) -> Response<Body> {
+    fn finish(&self, response: Response<Body>, guards: ResponseGuards) -> Response<Body> {
+        let on_end = move |_ended| drop(guards);
+        let body_end = |body| Body::new(FlushedBody::new(OnBodyEnd::new(body, on_end)));
+        let mut response = response.map(body_end);
         // The rest of an unread body would be parsed as the next request.
         if self.draining.is_cancelled() || self.state.has_unread_body() {
             let close = HeaderValue::from_static("close");
@@ -248,11 +253,14 @@ impl RequestLoop {
     }
 
     /// Limits how long the client may leave a response unread.
-    fn finish_stream(&self, response: Response<Body>) -> Response<Body> {
+    fn finish_stream(&self, response: Response<Body>, guards: ResponseGuards) -> Response<Body> {
         if self.draining.is_cancelled() {
             self.last_request.cancel();
         }
         let (timeout, resources) = (self.limits.timeouts.write, &self.resources);
-        response.map(|body| Body::new(StallTimeoutBody::new(body, timeout, resources)))
+        response.map(|body| {
+            let body = Body::new(FlushedBody::new(body));
+            Body::new(StallTimeoutBody::new(body, guards, timeout, resources))
+        })
     }
 }

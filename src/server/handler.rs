@@ -14,7 +14,7 @@ pub(super) trait Handler: Send + Sync + 'static {
     fn handle(self: Arc<Self>, request: Request) -> BoxFuture<'static, HandlerResponse>;
 }
 
-/// Response of a handler, and a guard that is dropped after its last byte.
+/// Response of a handler, and a guard that is dropped once all of it is taken to be written.
 pub(super) type HandlerResponse = (Response, Option<RequestGuard>);
 
 /// Counts a request as in flight, in total and for its caller.

@@ -8,14 +8,14 @@
 use std::{
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderValue, Request, Uri, header};
-use hyper::body::{Frame, SizeHint};
+use hyper::body::{Body as _, Frame, SizeHint};
 use hyper_util::{rt::TokioTimer, server::conn::auto};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -33,6 +33,10 @@ const MAX_PENDING_RESETS: usize = 20;
 /// Streams that were reset because of the client's own errors, above which the connection
 /// is closed.
 const MAX_ERROR_RESETS: usize = 100;
+
+/// Maximum number of bytes that hyper takes of a response at a time: the size of a DATA frame
+/// (RFC 9113, section 6.5.2).
+const MAX_PIECE_BYTES: usize = 16 * 1024;
 
 /// Sets the limits of HTTP/2 connections with this number of concurrent streams.
 pub(super) fn configure<E>(builder: &mut auto::Builder<E>, streams: u32, max_head_bytes: usize) {
@@ -69,27 +73,44 @@ pub(super) fn to_origin_form<B>(request: &mut Request<B>) {
     *request.uri_mut() = target;
 }
 
-/// Response body that is dropped if the client accepts nothing of it within a timeout. What
-/// remains is a stream without content, which is reset at the next attempt to write it.
+/// Response body that is dropped, with its guards, if the client accepts nothing of it within a
+/// timeout. What remains is a stream with at most two pieces, which is reset at the next attempt
+/// to write more.
 ///
-/// hyper asks for the next frame only when the window of the stream is open.
-pub(super) struct StallTimeoutBody {
-    state: Arc<Mutex<BodyState>>,
+/// hyper takes the next piece before the client's window is open for it, and drops the body with
+/// the last piece.
+pub(super) struct StallTimeoutBody<G> {
+    state: Arc<Mutex<BodyState<G>>>,
     /// Ends the task that watches the progress.
     _watched: DropGuard,
 }
 
-struct BodyState {
+struct BodyState<G> {
     /// `None` after a timeout.
-    body: Option<Body>,
+    body: Option<PiecewiseBody<G>>,
     /// Since when the client has been expected to read; `None` while there is nothing to
     /// read.
     offered_since: Option<Instant>,
 }
 
-impl StallTimeoutBody {
-    /// Wraps a body, and watches it in a task.
-    pub(super) fn new(body: Body, timeout: Duration, resources: &AppResources) -> Self {
+/// Response body whose frames are divided.
+struct PiecewiseBody<G> {
+    body: Body,
+    /// The part of a frame that is not taken yet.
+    rest: Bytes,
+    /// Held until the last piece is taken.
+    _guards: G,
+}
+
+impl<G: Send + 'static> StallTimeoutBody<G> {
+    /// Wraps a body, and watches it in a task. The guards are dropped once it is taken, or after
+    /// the timeout.
+    pub(super) fn new(body: Body, guards: G, timeout: Duration, resources: &AppResources) -> Self {
+        let body = PiecewiseBody {
+            body,
+            rest: Bytes::new(),
+            _guards: guards,
+        };
         let state = Arc::new(Mutex::new(BodyState {
             body: Some(body),
             offered_since: Some(Instant::now()),
@@ -109,8 +130,29 @@ impl StallTimeoutBody {
     }
 }
 
+impl<G> PiecewiseBody<G> {
+    fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.rest.is_empty() {
+            let polled = ready!(Pin::new(&mut self.body).poll_frame(context));
+            match polled.map(|frame| frame.map(Frame::into_data)) {
+                Some(Ok(Ok(data))) if data.len() > MAX_PIECE_BYTES => self.rest = data,
+                Some(Ok(Ok(data))) => return Poll::Ready(Some(Ok(Frame::data(data)))),
+                Some(Ok(Err(trailers))) => return Poll::Ready(Some(Ok(trailers))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
+        let piece = self.rest.split_to(MAX_PIECE_BYTES.min(self.rest.len()));
+        // A copy, because what is left of a dropped body must not hold the memory of all of it.
+        Poll::Ready(Some(Ok(Frame::data(Bytes::copy_from_slice(&piece)))))
+    }
+}
+
 /// Waits until the client has read nothing for the length of the timeout, and drops the body.
-async fn drop_when_stalled(state: Arc<Mutex<BodyState>>, timeout: Duration) {
+async fn drop_when_stalled<G>(state: Arc<Mutex<BodyState<G>>>, timeout: Duration) {
     loop {
         let now = Instant::now();
         let (deadline, stalled) = {
@@ -128,7 +170,15 @@ async fn drop_when_stalled(state: Arc<Mutex<BodyState>>, timeout: Duration) {
     }
 }
 
-impl hyper::body::Body for StallTimeoutBody {
+impl<G> Drop for StallTimeoutBody<G> {
+    /// Drops the body and its guards at once. The task holds them until it is woken.
+    fn drop(&mut self) {
+        let body = self.state.lock().body.take();
+        drop(body);
+    }
+}
+
+impl<G: Send + 'static> hyper::body::Body for StallTimeoutBody<G> {
     type Data = Bytes;
     type Error = axum::BoxError;
 
@@ -140,19 +190,21 @@ impl hyper::body::Body for StallTimeoutBody {
         let Some(body) = &mut state.body else {
             return Poll::Ready(Some(Err(TimeoutKind::Write.into())));
         };
-        let polled = Pin::new(body).poll_frame(context);
+        let polled = body.poll_piece(context);
         state.offered_since = polled.is_ready().then(Instant::now);
         polled.map(|frame| frame.map(|frame| frame.map_err(Into::into)))
     }
 
     fn is_end_stream(&self) -> bool {
         let state = self.state.lock();
-        state.body.as_ref().is_some_and(Body::is_end_stream)
+        let body = state.body.as_ref();
+        body.is_some_and(|body| body.rest.is_empty() && body.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
         let state = self.state.lock();
-        state.body.as_ref().map(Body::size_hint).unwrap_or_default()
+        let body = state.body.as_ref().filter(|body| body.rest.is_empty());
+        body.map(|body| body.body.size_hint()).unwrap_or_default()
     }
 }
 
@@ -193,7 +245,7 @@ mod tests {
     async fn a_body_that_is_not_read_is_dropped() {
         let resources = AppResources::default();
         let timeout = Duration::from_secs(5);
-        let mut body = StallTimeoutBody::new(Body::from("answer"), timeout, &resources);
+        let mut body = StallTimeoutBody::new(Body::from("answer"), (), timeout, &resources);
 
         resources.tasks.close();
         resources.tasks.wait().await;
@@ -210,7 +262,7 @@ mod tests {
             Ok::<_, axum::BoxError>(Bytes::from_static(b"answer"))
         };
         let body = Body::from_stream(futures_util::stream::once(answer));
-        let mut body = StallTimeoutBody::new(body, Duration::from_secs(5), &resources);
+        let mut body = StallTimeoutBody::new(body, (), Duration::from_secs(5), &resources);
 
         let frame = body.frame().await.unwrap().unwrap();
         assert_eq!(frame.into_data().unwrap(), "answer");

@@ -57,6 +57,8 @@ struct ConnectionFlags {
     has_streams: AtomicBool,
     /// A response was completed since the last check, perhaps between two polls.
     has_responded: AtomicBool,
+    /// Bytes were read or written since the last check.
+    has_progressed: AtomicBool,
     /// The body of the last request was not read to its end.
     has_unread_body: AtomicBool,
     /// The timeout that failed the connection. Errors of HTTP/2 do not carry it.
@@ -101,6 +103,15 @@ impl ConnectionState {
         self.0.has_responded.swap(false, Ordering::Relaxed)
     }
 
+    fn record_progress(&self) {
+        self.0.has_progressed.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether bytes were read or written since the last call.
+    pub(super) fn take_has_progressed(&self) -> bool {
+        self.0.has_progressed.swap(false, Ordering::Relaxed)
+    }
+
     pub(super) fn is_busy(&self) -> bool {
         self.0.requests.load(Ordering::Relaxed) > 0
     }
@@ -110,8 +121,8 @@ impl ConnectionState {
     }
 }
 
-/// Keeps a connection busy until the response is handed over to be written, or the request
-/// is given up.
+/// Keeps a connection busy until all of the response is taken to be written, or the request is
+/// given up.
 #[derive(Debug)]
 pub(super) struct BusyGuard(ConnectionState);
 
@@ -228,6 +239,7 @@ impl TimeoutStream {
         polled: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if polled.is_ready() {
+            self.state.record_progress();
             self.write_timer = None;
             return polled;
         }
@@ -273,6 +285,9 @@ impl AsyncRead for TimeoutStream {
         let head_timeout = self.timeouts.header;
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         self.awaits_input = polled.is_pending();
+        if polled.is_ready() {
+            self.state.record_progress();
+        }
         if self.state.is_busy() {
             self.poll_while_busy(context);
             return polled;

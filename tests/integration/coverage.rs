@@ -308,6 +308,20 @@ async fn the_coverage_endpoint_returns_the_table_under_the_config() {
 }
 
 #[test]
+fn check_warns_about_an_allowed_method_whose_answers_hold_uninspected_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = "upstreams: { openai: { url: https://example.org } }\n\
+        coverage: { allow: [\"completions.*\"] }\n";
+    std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+
+    let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
+
+    assert_eq!(code, 0, "{stderr}");
+    let expected = "no hook and no policy inspects the answers of `completions.create`";
+    assert!(stderr.contains(expected), "{stderr}");
+}
+
+#[test]
 fn the_coverage_command_prints_the_table() {
     let folder = tempfile::tempdir().unwrap();
     let config = "upstreams: { code_assist: { url: https://example.org, bearer: { env: NO_SUCH_TOKEN } } }\n";

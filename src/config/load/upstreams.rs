@@ -139,6 +139,13 @@ impl Loader {
                     format!("`{entry}` needs stored responses, but `coverage.store` is `never`");
                 self.warning(&format!("/coverage/allow/{index}"), message);
             }
+            let mut methods = registry.methods.iter();
+            let unseen =
+                methods.find(|method| covers(entry, method.name) && method.has_uninspected_answers);
+            if let Some(name) = unseen.map(|method| method.name) {
+                let message = format!("no hook and no policy inspects the answers of `{name}`");
+                self.warning(&format!("/coverage/allow/{index}"), message);
+            }
         }
     }
 

@@ -72,10 +72,10 @@ impl ChunkSource {
         {
             let events = match pieces.next().await {
                 Some(piece) => reader.push(&piece?),
-                None => match self.events.take() {
-                    Some((_, reader)) => reader.finish().map(Vec::from_iter),
-                    None => break,
-                },
+                None => {
+                    let last = self.events.take().map(|(_, reader)| reader.finish());
+                    last.and_then(Result::transpose).into_iter().collect()
+                }
             };
             let events = events.map_err(|error| unreadable().with_source(&error))?;
             for event in events {

@@ -80,7 +80,7 @@ impl<'a> ResponseFilter<'a> {
         // session by the summary.
         let is_summary = turn.role == CallRole::Helper && context.snapshot.derives_any;
         // The agent has received a filtered part, so the rest must be filtered, too.
-        let is_retry = turn.denied_rounds > 0 || turn.answer_retries > 0;
+        let is_retry = turn.is_retry();
         let (engine, model) = (&context.snapshot.engine, request.call.model_name());
         let scope = turn.scope();
         let (event, subject) = (EventName::AfterModel, request.subject());

@@ -247,10 +247,11 @@ impl<'a> ResponseBuffer<'a> {
     /// `limits.memory`.
     pub fn reserve(&mut self) -> Result<(), ApiError> {
         let limit = self.context.snapshot.config.limits.response;
-        if self.held_bytes > limit {
+        let held_bytes = self.held_bytes + self.held.len() * ResponseDocument::PARSED_BYTES;
+        if held_bytes > limit {
             return Err(UpstreamError::TooLarge { limit }.into());
         }
-        let buffered = self.held_bytes + self.text.capacity() + self.step.bytes();
+        let buffered = held_bytes + self.text.capacity() + self.step.bytes();
         let new_bytes = buffered.saturating_sub(self.reserved_bytes);
         if new_bytes > 0 {
             self.reserved_bytes += new_bytes;

@@ -168,11 +168,11 @@ async fn filter_whole(
     let mut size = 0;
     let is_stream = source.is_stream();
     while source.fill().await? {
-        let bytes = source.waiting.iter().map(Bytes::len).sum();
-        if is_stream {
-            turn.context.reserve_memory(bytes)?;
-        }
-        size += bytes;
+        let bytes: usize = source.waiting.iter().map(Bytes::len).sum();
+        let parsed = source.waiting.len() * ResponseDocument::PARSED_BYTES;
+        let reserved = if is_stream { bytes } else { 0 };
+        turn.context.reserve_memory(reserved + parsed)?;
+        size += bytes + parsed;
         let limit = turn.context.snapshot.config.limits.response;
         if size > limit {
             return Err(UpstreamError::TooLarge { limit }.into());

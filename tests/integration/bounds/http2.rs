@@ -1,6 +1,6 @@
 //! HTTP/2: unread streams, rapid resets, and limits of streams, headers and uploads.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
 use h2::{
@@ -8,12 +8,23 @@ use h2::{
     client::{Builder, ResponseFuture, SendRequest},
 };
 use http::{HeaderValue, Request};
-use tokio::{net::TcpStream, sync::mpsc, task::JoinHandle, time::timeout};
+use tokio::{
+    io::AsyncWriteExt,
+    net::TcpStream,
+    sync::mpsc,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 
-use super::{GENERATE, HOOKED, SSE, flood, until_metric};
+use super::{
+    GENERATE, HOOKED, SSE, flood,
+    streams::{BEFORE_TOOL, text_chunk},
+    until_metric,
+};
 use crate::{
     harness::{
-        Agent, TEST_TIMEOUT, TestGateway, Upstream, prompt, wait_for_signal, wait_until_closed,
+        Agent, TEST_TIMEOUT, TestGateway, Upstream, chunked_head, prompt, wait_for_signal,
+        wait_until_closed, write_chunk, write_last_chunk,
     },
     http2::connect,
 };
@@ -84,6 +95,56 @@ async fn a_response_with_a_zero_window_is_dropped_at_the_write_timeout() {
     until_metric(&gateway, line).await;
     until_metric(&gateway, "hookgate_in_flight 0").await;
     drop(unread);
+}
+
+#[tokio::test]
+async fn a_whole_response_that_is_not_read_counts_until_the_write_timeout() {
+    let upstream = Upstream::answering(&text_chunk(&"x".repeat(1 << 20))).await;
+    let config = format!("timeouts: {{ write: 2s }}\n{BEFORE_TOOL}");
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let mut builder = Builder::new();
+    builder.initial_window_size(1);
+    let (mut sender, _ended) = handshake(gateway.agents, &builder).await;
+
+    let unread = send(&mut sender, request(gateway.agents, GENERATE));
+    let unread = unread.await.unwrap();
+
+    until_metric(&gateway, "hookgate_in_flight 1").await;
+    let line = r#"hookgate_connections_rejected_total{reason="write_timeout"} 1"#;
+    until_metric(&gateway, line).await;
+    until_metric(&gateway, "hookgate_in_flight 0").await;
+    until_metric(&gateway, "hookgate_buffered_bytes 0").await;
+    drop(unread);
+}
+
+#[tokio::test]
+async fn reading_a_large_event_may_take_longer_than_the_write_timeout() {
+    let upstream = Upstream::raw(|_, mut socket| async move {
+        let head = chunked_head("text/event-stream");
+        socket.write_all(head.as_bytes()).await.unwrap();
+        for text in [&"x".repeat(1 << 20), "the end"] {
+            let event = format!("data: {}\n\n", text_chunk(text));
+            write_chunk(&mut socket, event.as_bytes()).await.unwrap();
+            sleep(Duration::from_millis(200)).await;
+        }
+        write_last_chunk(&mut socket).await;
+    })
+    .await;
+    let config = format!("timeouts: {{ write: 700ms }}\n{BEFORE_TOOL}");
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let mut sender = connect(gateway.agents).await;
+
+    let response = send(&mut sender, request(gateway.agents, SSE));
+    let mut body = response.await.unwrap().into_body();
+    let mut text = Vec::new();
+    while let Some(data) = body.data().await {
+        let data = data.unwrap();
+        text.extend_from_slice(&data);
+        sleep(Duration::from_millis(25)).await;
+        body.flow_control().release_capacity(data.len()).unwrap();
+    }
+
+    assert!(String::from_utf8(text).unwrap().contains("the end"));
 }
 
 #[tokio::test]

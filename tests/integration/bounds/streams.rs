@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::{SSE, until_metric};
 use crate::harness::{End, TestGateway, Upstream, assert_refused, prompt, read_to_end, respond};
 
-const BEFORE_TOOL: &str = "hooks: { BeforeTool: [{ hooks: [{ command: cat > /dev/null }] }] }\n";
+pub const BEFORE_TOOL: &str =
+    "hooks: { BeforeTool: [{ hooks: [{ command: cat > /dev/null }] }] }\n";
 const AFTER_AGENT: &str = "hooks: { AfterAgent: [{ hooks: [{ command: cat > /dev/null }] }] }\n";
 const GUARD: &str = "policies: [{ policy: tool_guard, deny: [bad] }]\n";
 
@@ -13,7 +14,7 @@ fn candidate(index: usize, part: &Value) -> Value {
     json!({ "content": { "role": "model", "parts": [part] }, "index": index })
 }
 
-fn text_chunk(text: &str) -> Value {
+pub fn text_chunk(text: &str) -> Value {
     json!({ "candidates": [candidate(0, &json!({ "text": text }))] })
 }
 
@@ -118,6 +119,35 @@ async fn the_events_of_a_json_answer_to_a_request_for_a_stream_are_buffered_memo
             let (events, _) = read_to_end(&mut answer).await;
             let is_complete = events.contains("response.completed");
             assert_eq!(is_complete, is_admitted, "{mode} {size}");
+            until_metric(&gate, "hookgate_buffered_bytes 0").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_event_takes_memory_however_small_it_is() {
+    let call = json!({ "functionCall": { "name": "good", "args": {} } });
+    let call = json!({ "candidates": [candidate(0, &call)] });
+    let behind_a_call = format!("data: {call}\n\n{}", "data:{}\n\n".repeat(4096));
+    let empty = "data:\n\n".repeat(4096);
+    for (limits, status, reason) in [
+        ("body: 1MiB, memory: 2MiB", 503, "OVERLOADED"),
+        ("response: 2MiB", 502, "UPSTREAM_UNREADABLE"),
+    ] {
+        for (mode, events) in [
+            ("chunk", &behind_a_call),
+            ("buffered", &behind_a_call),
+            ("buffered", &empty),
+        ] {
+            let body = events.clone();
+            let upstream =
+                Upstream::with(move |_| respond(200, "text/event-stream", body.clone())).await;
+            let config = format!("limits: {{ {limits} }}\nafter_model: {mode}\n{BEFORE_TOOL}");
+            let gate = TestGateway::start(&upstream, &config).await;
+
+            let answer = gate.agent().post(SSE, prompt("hello").to_string()).await;
+
+            assert_refused(&answer, status, reason);
             until_metric(&gate, "hookgate_buffered_bytes 0").await;
         }
     }

@@ -7,9 +7,13 @@ use futures_util::future::join_all;
 use h2::client::SendRequest;
 use http::{Request, Version};
 use mock_model_api::MockConfig;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::TcpStream;
+use tokio::{
+    io::{self, AsyncReadExt, AsyncWriteExt},
+    net::{TcpSocket, TcpStream},
+    time::sleep,
+};
 
 use crate::{
     harness::{
@@ -25,6 +29,31 @@ const SSE: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
 pub async fn connect(addr: SocketAddr) -> SendRequest<Bytes> {
     let socket = TcpStream::connect(addr).await.unwrap();
     let (sender, connection) = h2::client::handshake(socket).await.unwrap();
+    tokio::spawn(connection);
+    sender.ready().await.unwrap()
+}
+
+/// Opens an HTTP/2 connection whose client accepts 4 MiB at once, and receives 1 MiB a second.
+async fn connect_slowly(addr: SocketAddr) -> SendRequest<Bytes> {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(16 << 10).unwrap();
+    let socket = socket.connect(addr).await.unwrap();
+    let (mut from_gateway, mut to_gateway) = socket.into_split();
+    let (near, far) = io::duplex(16 << 10);
+    let (mut requests, mut responses) = io::split(far);
+    tokio::spawn(async move { io::copy(&mut requests, &mut to_gateway).await });
+    tokio::spawn(async move {
+        let mut piece = vec![0; 16 << 10];
+        while let Ok(read @ 1..) = from_gateway.read(&mut piece).await {
+            responses.write_all(&piece[..read]).await.unwrap();
+            sleep(Duration::from_millis(15)).await;
+        }
+        responses.shutdown().await.unwrap();
+    });
+    let mut builder = h2::client::Builder::new();
+    builder.initial_window_size(4 << 20);
+    builder.initial_connection_window_size(4 << 20);
+    let (sender, connection) = builder.handshake(near).await.unwrap();
     tokio::spawn(connection);
     sender.ready().await.unwrap()
 }
@@ -113,7 +142,7 @@ async fn a_tool_call_is_denied_on_every_stream_of_a_connection() {
 }
 
 /// Returns a request that declares the tool `delete`.
-fn request_with_tool() -> serde_json::Value {
+fn request_with_tool() -> Value {
     let mut request = prompt("delete all");
     request["tools"] = json!([{ "functionDeclarations": [{ "name": "delete" }] }]);
     request
@@ -172,4 +201,37 @@ async fn graceful_shutdown_closes_a_connection_after_its_streams() {
     // The connection had no open stream, and the gateway closed it with GOAWAY.
     let closed = sender.ready().await.unwrap_err();
     assert!(closed.is_go_away() || closed.is_io(), "{closed}");
+}
+
+#[tokio::test]
+async fn graceful_shutdown_waits_for_a_client_that_receives_slowly() {
+    let part = json!({ "text": "x".repeat(6 << 20) });
+    let content = json!({ "role": "model", "parts": [part] });
+    let answer = json!({ "candidates": [{ "content": content, "finishReason": "STOP" }] });
+    let upstream = Upstream::answering(&answer).await;
+    let folder = TempDir::new().unwrap();
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\ntimeouts: {{ drain: 20s }}\n\
+         policies: [{{ policy: redact, detect: [email] }}]\n",
+        upstream.addr
+    );
+    std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    let mut served = ServerProcess::folder(folder.path());
+    let addr = served.addr();
+    let mut sender = connect_slowly(addr).await;
+    let url = format!("http://{addr}/v1beta/models/m:generateContent");
+    let request = Request::post(&url).header("content-type", "application/json");
+    let request = request.body(()).unwrap();
+
+    let body = prompt("hi").to_string();
+    let (received, ()) = tokio::join!(call(&mut sender, request, &body), async {
+        sleep(Duration::from_millis(500)).await;
+        served.terminate();
+    });
+
+    assert_eq!(received.0, 200);
+    let received: Value = serde_json::from_str(&received.1).unwrap();
+    assert_eq!(received, answer);
+    let ended = tokio::task::spawn_blocking(move || served.ended(TEST_TIMEOUT));
+    assert_eq!(ended.await.unwrap().0.code(), Some(0));
 }

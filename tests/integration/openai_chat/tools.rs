@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{FORMS, Form, ask, chat, choices, events, finish_reason, gateway, text};
+use super::{FORMS, Form, PATH, ask, chat, choices, events, finish_reason, gateway, text};
 use crate::harness::{ReceivedRequest, Upstream, hook, respond};
 
 fn with_tools(prompt: &str) -> Value {
@@ -133,6 +133,20 @@ async fn a_denied_call_is_returned_to_the_model_as_a_tool_result() {
         .filter(|event| event["choices"][0]["delta"]["role"].is_string());
     assert_eq!(roles.count(), 1, "one message: {}", answer.text());
     assert!(events.iter().all(|event| event["id"] == events[0]["id"]));
+}
+
+#[tokio::test]
+async fn the_request_with_a_denial_has_no_idempotency_key() {
+    let upstream = model().await;
+    let gate = gateway(&upstream, &hook_denying("rm")).await;
+    let agent = gate.agent().sending("idempotency-key", "k");
+
+    let answer = agent.post(PATH, with_tools("go").to_string()).await;
+
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let requests = upstream.requests();
+    let keys = requests.iter().map(|seen| seen.header("idempotency-key"));
+    assert_eq!(keys.collect::<Vec<_>>(), ["k", ""]);
 }
 
 #[tokio::test]

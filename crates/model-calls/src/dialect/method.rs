@@ -195,7 +195,8 @@ impl Access {
 pub enum HookCoverage {
     /// Request and response are inspected.
     Hooked,
-    /// The request; the response holds no text of a model.
+    /// The request. Only the response to [`MethodSpec::answers_with_uninspected_text`] holds
+    /// text of a model.
     RequestOnly,
     /// None: request and response are forwarded unparsed.
     Passed,
@@ -253,6 +254,12 @@ impl MethodSpec {
             (self.access, self.operation),
             (Access::ByName, Operation::Other)
         )
+    }
+
+    /// Returns whether its answers hold text of a model that hooks never see, although its
+    /// requests are inspected.
+    pub fn answers_with_uninspected_text(&self) -> bool {
+        self.name == "completions.create"
     }
 
     /// Returns whether its path names a stored response.

@@ -51,6 +51,10 @@ pub struct ResponseDocument {
 }
 
 impl ResponseDocument {
+    /// Memory of a parsed document beside the bytes that it was read from: its fields, and the
+    /// least that these allocate.
+    pub const PARSED_BYTES: usize = 4 * size_of::<Self>();
+
     /// Parses a response without envelope.
     ///
     /// # Errors
