@@ -187,6 +187,47 @@ fn an_otlp_endpoint_of_one_signal_is_a_warning() {
 }
 
 #[test]
+fn a_base_url_with_a_version_is_a_warning() {
+    let found = |api: &str, path: &str| {
+        let url = format!("https://a.example{path}");
+        let (code, _, stderr) = check(&format!("upstreams: {{ {api}: {{ url: {url} }} }}\n"));
+        assert_eq!(code, 0, "{stderr}");
+        stderr
+    };
+
+    for (api, path, called, version) in [
+        ("openai", "/v1", "/v1/v1/chat/completions", "/v1"),
+        (
+            "openai",
+            "/api/v1/chat/completions/",
+            "/api/v1/chat/completions/v1/chat/completions",
+            "/v1/chat/completions",
+        ),
+        (
+            "anthropic",
+            "/v1/messages",
+            "/v1/messages/v1/messages",
+            "/v1/messages",
+        ),
+        ("gemini", "/v1beta/", "/v1beta/v1beta/models", "/v1beta"),
+        ("vertex", "/v1", "/v1/v1/projects", "/v1"),
+    ] {
+        let warning = format!("so that it calls `{called}`: leave out `{version}`");
+        let stderr = found(api, path);
+        assert!(stderr.contains(&warning), "{stderr}");
+        assert!(stderr.starts_with("warning: hookgate.yaml:1:"), "{stderr}");
+    }
+    for (api, path) in [
+        ("openai", "/api"),
+        ("openai", "/openai/"),
+        ("anthropic", "/v1/account/anthropic"),
+        ("gemini", ""),
+    ] {
+        assert_eq!(found(api, path), "", "{api} {path}");
+    }
+}
+
+#[test]
 fn blanks_in_a_matcher_of_tools_are_warnings_where_they_count() {
     let group = |event: &str, matcher: &str| {
         warnings(&format!(
