@@ -32,6 +32,7 @@ impl Loader {
         self.check_transcripts();
         self.check_audit_path();
         self.check_created_folder("/revisions/path", "`revisions.path`");
+        self.check_record_path();
         self.check_record_redaction();
         // It is watched for changes.
         if let Some(path) = self.section::<PathBuf>("/shadow/config") {
@@ -131,6 +132,31 @@ impl Loader {
         };
         if let Err(reason) = check_writable(folder_or_parent) {
             self.problem(pointer, format!("{what} {reason}: `{}`", path.display()));
+        }
+    }
+
+    /// Checks the folder of recordings, which is created with its parents.
+    fn check_record_path(&mut self) {
+        let pointer = "/record/path";
+        let Some(path) = self.section::<PathBuf>(pointer) else {
+            return;
+        };
+        let folder = self.absolute(&path);
+        let existing = folder.ancestors().find(|folder| folder.exists());
+        let Some((existing, Err(reason))) = existing.map(|found| (found, check_writable(found)))
+        else {
+            return;
+        };
+        let what = if existing == folder {
+            "`record.path`"
+        } else {
+            "a parent of `record.path`"
+        };
+        let message = format!("{what} {reason}: `{}`", path.display());
+        if existing.is_dir() {
+            self.warning(pointer, message);
+        } else {
+            self.problem(pointer, message);
         }
     }
 

@@ -187,6 +187,31 @@ fn an_otlp_endpoint_of_one_signal_is_a_warning() {
 }
 
 #[test]
+fn a_folder_of_recordings_that_is_none_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let config = folder.path().join("hookgate.yaml");
+    for (path, problem) in [
+        ("hookgate.yaml", "`record.path` is not a directory"),
+        (
+            "hookgate.yaml/a/b",
+            "a parent of `record.path` is not a directory",
+        ),
+    ] {
+        fs::write(&config, format!("{UPSTREAM}record: {{ path: {path} }}\n")).unwrap();
+
+        let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
+
+        assert_eq!(
+            (code, stderr),
+            (78, format!("hookgate.yaml:2:17: {problem}: `{path}`\n"))
+        );
+    }
+    for path in [".", "a/b"] {
+        assert_eq!(warnings(&format!("record: {{ path: {path} }}\n")), [""; 0]);
+    }
+}
+
+#[test]
 fn a_base_url_with_a_version_is_a_warning() {
     let found = |api: &str, path: &str| {
         let url = format!("https://a.example{path}");

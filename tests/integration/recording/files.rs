@@ -264,8 +264,9 @@ async fn old_segments_are_removed_at_start() {
 #[tokio::test]
 async fn an_unwritable_path_fails_no_call_and_is_counted() {
     let upstream = Upstream::mock().await;
-    let files = [("recordings", "a file, not a folder")];
-    let gateway = TestGateway::with_files(&upstream, RECORD, &files).await;
+    // Nothing can be created there.
+    let config = "record: { path: /proc/recordings }\n";
+    let gateway = TestGateway::start(&upstream, config).await;
     for _ in 0..3 {
         let answer = gateway.agent().generate("m", &prompt("hi")).await;
         assert_eq!(answer.status, 200);
