@@ -301,6 +301,7 @@ fn invalid_arguments_and_missing_files_set_the_exit_code() {
     for arguments in [
         &["serve"][..],
         &["check", "nothing.yaml"],
+        &["check", "-"],
         &["serve", "--config", "nothing.yaml"],
     ] {
         let (code, _, stderr) = run(arguments, folder.path());
