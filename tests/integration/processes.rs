@@ -320,9 +320,19 @@ fn a_port_in_use_is_an_error_of_one_line() {
         "--admin-listen=127.0.0.1:0",
         "--upstream=http://127.0.0.1:1",
     );
-    for arguments in [
-        &["serve", url, other, "--listen", &addr][..],
-        &["mock", "--listen", &addr],
+    for (arguments, setting) in [
+        (&["serve", url, other, "--listen", &addr][..], "`listen`"),
+        (
+            &[
+                "serve",
+                url,
+                "--listen=127.0.0.1:0",
+                "--admin-listen",
+                &addr,
+            ],
+            "`admin.listen`",
+        ),
+        (&["mock", "--listen", &addr], "`--listen`"),
     ] {
         let (code, _, stderr) = run(arguments, folder.path());
 
@@ -332,6 +342,7 @@ fn a_port_in_use_is_an_error_of_one_line() {
             "{stderr}"
         );
         assert!(stderr.contains(&addr), "{stderr}");
+        assert!(stderr.contains(setting), "{stderr}");
     }
 }
 

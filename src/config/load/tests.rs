@@ -146,6 +146,22 @@ fn events_of_another_protocol_are_reported_with_their_names() {
 }
 
 #[test]
+fn timeouts_that_are_probably_seconds_are_warned_of() {
+    let hook = |timeout: &str| {
+        let hooks = format!("[{{ command: cat, timeout: {timeout} }}]");
+        messages(
+            &format!("hooks: {{ AfterTool: [{{ hooks: {hooks} }}] }}"),
+            &[],
+        )
+    };
+
+    assert_snapshot!(hook("60"), @r"hookgate.yaml:2:57: the timeout is 60 milliseconds: write `60s` if seconds are meant");
+    for timeout in ["60ms", "60s", "100"] {
+        assert_eq!(hook(timeout), "", "{timeout}");
+    }
+}
+
+#[test]
 fn keys_of_other_products_are_warned_of() {
     let settings = r#"{ "hooks": { "AfterTool": [{ "hooks": [
         { "command": "cat", "async": true, "timeot": 5 }
