@@ -59,7 +59,7 @@ enum Command {
     #[command(after_help = forward::EXAMPLES)]
     Forward(forward::ForwardArgs),
     /// Validate a config and report every problem with its position
-    #[command(after_help = "Example: hookgate check config/hookgate.yaml")]
+    #[command(after_help = "Example: hookgate check hookgate.yaml")]
     Check(check::CheckArgs),
     /// Print the coverage of every method of the model APIs
     #[command(after_help = coverage::EXAMPLES)]

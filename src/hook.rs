@@ -51,6 +51,7 @@ pub fn registry() -> Registry {
     let transports = transport::ALL.iter().map(|(name, _)| *name);
     Registry {
         transports: transports.chain([BUILTIN]).collect(),
+        directory_variables: transport::DIRECTORY_VARIABLES,
         protocols: protocol::ALL.iter().map(protocol_shape).collect(),
         policies: policy::shapes(),
         formats: [policy::FORMATS, &[condition_eval::FORMAT]].concat(),

@@ -73,8 +73,10 @@ pub enum ServerError {
     #[error(transparent)]
     Build(#[from] BuildError),
     /// An address cannot be bound.
-    #[error("cannot listen on {addr}: {source}")]
+    #[error("cannot listen on {addr} (`{setting}`): {source}")]
     Listen {
+        /// The setting or option with the address.
+        setting: &'static str,
         /// The address to bind to.
         addr: SocketAddr,
         /// Error of the system.
@@ -126,8 +128,8 @@ impl Server {
         let (agents, operators) = (config.listen, config.admin.listen);
         Ok(Self {
             app,
-            agents: bind(agents)?,
-            operators: bind(operators)?,
+            agents: bind("listen", agents)?,
+            operators: bind("admin.listen", operators)?,
             runtimes: RuntimePool::start().map_err(ServerError::Threads)?.into(),
             reload_trigger: None,
             replica: None,
@@ -274,13 +276,17 @@ async fn start_shutdown(resources: &AppResources, lame_duck: Duration) {
     resources.shutdown.cancel();
 }
 
-/// Binds an address.
+/// Binds the address of a setting.
 ///
 /// # Errors
 ///
-/// Returns an error that names the address.
-pub fn bind(addr: SocketAddr) -> Result<TcpListener, ServerError> {
-    listen(addr).map_err(|source| ServerError::Listen { addr, source })
+/// Returns an error that names the address and the setting.
+pub fn bind(setting: &'static str, addr: SocketAddr) -> Result<TcpListener, ServerError> {
+    listen(addr).map_err(|source| ServerError::Listen {
+        setting,
+        addr,
+        source,
+    })
 }
 
 fn listen(addr: SocketAddr) -> io::Result<TcpListener> {

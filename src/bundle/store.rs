@@ -50,10 +50,10 @@ pub(super) struct BundleStore {
 #[derive(Debug, Error)]
 pub enum BundleStoreError {
     /// Another process uses the folder.
-    #[error("`{}` is in use by another process", .0.display())]
+    #[error("`source.persist`: `{}` is in use by another process", .0.display())]
     Locked(PathBuf),
     /// A file cannot be read or written, or is damaged.
-    #[error("`{path}`: {source}")]
+    #[error("`source.persist`: `{path}`: {source}")]
     Io {
         /// Path of the file.
         path: PathBuf,

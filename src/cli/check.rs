@@ -29,7 +29,7 @@ pub(super) struct CheckArgs {
     /// Path of the config file
     #[arg(
         value_name = "FILE",
-        default_value = "config/hookgate.yaml",
+        default_value = "hookgate.yaml",
         conflicts_with = "config"
     )]
     file: PathBuf,

@@ -4,7 +4,7 @@
 mod traffic;
 
 use std::{
-    fs, io,
+    env, fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
 };
@@ -65,7 +65,8 @@ const ADDR: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr
 
 /// Runs until SIGINT or SIGTERM.
 pub(super) fn run() -> Result<(), Failure> {
-    let folder = TemporaryDirectory::create()?;
+    let folder = TemporaryDirectory::create();
+    let folder = folder.map_err(|error| Failure::at(&env::temp_dir(), error))?;
     block_on(async {
         let shutdown = shutdown_signals(1)?;
         let mock = TcpListener::bind(loopback()).await?;
@@ -159,7 +160,7 @@ impl TemporaryDirectory {
     fn create() -> io::Result<Self> {
         // The console shows its path at each line of the config, so the name is short.
         let (number, ..) = Uuid::new_v4().as_fields();
-        let path = std::env::temp_dir().join(format!("hookgate-demo-{number:08x}"));
+        let path = env::temp_dir().join(format!("hookgate-demo-{number:08x}"));
         fs::create_dir(&path)?;
         let folder = Self { path };
         for (file, text) in FILES {

@@ -48,7 +48,7 @@ impl MockArgs {
         };
         block_on(async {
             let stop = shutdown_signals(1)?;
-            let listener = server::bind(self.listen)?;
+            let listener = server::bind("--listen", self.listen)?;
             print(&format!("listening on http://{}", listener.local_addr()?))?;
             serve(listener, router(config), stop).await;
             Ok(())

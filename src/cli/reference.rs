@@ -27,7 +27,9 @@ impl CompletionsArgs {
 
 pub(super) const MAN_EXAMPLES: &str = "Examples:
   hookgate man | man -l -
-  hookgate man > /usr/local/share/man/man1/hookgate.1";
+  hookgate man > /usr/local/share/man/man1/hookgate.1
+
+The page of `hookgate` is followed by those of its commands, such as hookgate-serve(1).";
 
 /// Prints the page of `command`, followed by those of its subcommands.
 pub(super) fn print_man_pages(mut command: Command) -> Result<(), Failure> {

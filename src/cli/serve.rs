@@ -29,7 +29,7 @@ use crate::{
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
-  hookgate serve --config config/hookgate.yaml
+  hookgate serve --config hookgate.yaml
   hookgate serve --upstream https://generativelanguage.googleapis.com --hooks .gemini/settings.json";
 
 /// Name of a posted config in its problems.

@@ -50,6 +50,10 @@ impl Config {
         overrides: &Overrides,
         registry: &Registry,
     ) -> Result<Self, ConfigError> {
+        if path == Path::new("-") {
+            let message = "a config is not read from stdin, because its paths begin at its directory: name a file";
+            return Err(Problem::without_span(message).into());
+        }
         let text = match &overrides.stored {
             Some(stored) => Ok(stored.config.clone()),
             None => read_text_or_pipe(path, MAX_FILE_BYTES, PIPE_TIMEOUT),
@@ -78,7 +82,7 @@ impl Config {
     /// All problems of the overrides.
     pub fn without_file(overrides: &Overrides, registry: &Registry) -> Result<Self, ConfigError> {
         if overrides.upstream.is_none() && overrides.missing_upstreams.is_none() {
-            let message = "without a config file, `--upstream` is required";
+            let message = "give `--config FILE`, or `--upstream URL`";
             return Err(Problem::without_span(message).into());
         }
         Self::from_text("", Path::new(""), overrides, registry)
@@ -157,7 +161,7 @@ impl Config {
         loader.resolve_paths(&mut config);
         loader.merge_hooks(blocks, &mut config);
         loader.fail_if_problems()?;
-        loader.warn_of_missing_programs(&config);
+        loader.warn_of_missing_programs(&config, registry);
         loader.check_layers(&config)?;
         (config.version, config.files) = (version, loader.watched_files());
         config.warnings = loader.warnings;

@@ -12,6 +12,8 @@ use crate::{event::SettingsFormat, mutex::Mutex};
 pub struct Registry {
     /// Allowed values of a hook's `type`.
     pub transports: Vec<&'static str>,
+    /// Variables of hook processes with the directory of the hooks.
+    pub directory_variables: &'static [&'static str],
     /// Allowed values of a hook file's `protocol`.
     pub protocols: Vec<ProtocolShape>,
     /// Allowed values of `policy`, with their settings.

@@ -89,11 +89,18 @@ impl SpannedYaml {
                 };
                 let position = error.location().map_or(start, Position::from);
                 let message = match error.without_snippet() {
-                    serde_saphyr::Error::MultipleDocuments { .. } => "a second document".into(),
-                    serde_saphyr::Error::Budget { .. } => "too deep or too large".into(),
-                    error => UserMessageFormatter.format_message(error),
+                    serde_saphyr::Error::MultipleDocuments { .. } => {
+                        "one document is expected; a second one begins here".to_owned()
+                    }
+                    serde_saphyr::Error::Budget { .. } => {
+                        "neither YAML nor JSON: too deep or too large".to_owned()
+                    }
+                    error => {
+                        let message = UserMessageFormatter.format_message(error);
+                        let advice = quoting_advice(&message);
+                        format!("neither YAML nor JSON: {message}{advice}")
+                    }
                 };
-                let message = format!("neither YAML nor JSON: {message}");
                 Err(Problem::at(&position.in_files(&files), message))
             }
         }
@@ -259,6 +266,18 @@ impl Position {
             line: self.line,
             column: self.column,
         }
+    }
+}
+
+/// Returns the advice for a syntax error whose text is likely to need quotes, or other ones.
+fn quoting_advice(message: &str) -> &'static str {
+    let is_about = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    if is_about(&["anchor", "unknown value", "unexpected character"]) {
+        "; quote text that begins with `*`, `&`, `@` or `%`"
+    } else if is_about(&["escape"]) {
+        "; use single quotes for text with backslashes"
+    } else {
+        ""
     }
 }
 

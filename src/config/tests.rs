@@ -145,7 +145,7 @@ fn without_a_file_an_upstream_is_needed() {
     };
     let missing = Config::without_file(&overrides, &REGISTRY).unwrap_err();
 
-    assert_snapshot!(nothing, @r"without a config file, `--upstream` is required");
+    assert_snapshot!(nothing, @r"give `--config FILE`, or `--upstream URL`");
     assert_snapshot!(wrong, @"`--upstream` must be an http or https URL without user, query or fragment");
     assert_snapshot!(missing, @"`missing.json` cannot be read: No such file or directory (os error 2)");
 }

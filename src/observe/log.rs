@@ -2,7 +2,6 @@
 
 use std::{
     env,
-    ffi::OsStr,
     io::{self, BufWriter, Write},
     thread,
     time::Duration,
@@ -10,7 +9,7 @@ use std::{
 
 use thiserror::Error;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use super::log_format::{TextFields, UtcTime};
 use crate::config::LogLineFormat;
@@ -26,6 +25,9 @@ const MAX_QUEUED_LINES: usize = 4096;
 /// Environment variable with a log filter.
 const FILTER_VARIABLE: &str = "HOOKGATE_LOG";
 
+/// Target of hookgate's own lines.
+const TARGET: &str = "hookgate";
+
 /// Keeps the log open. Dropping it writes the lines that are queued; it waits for a
 /// blocked `target` for at most about a second.
 #[derive(Debug)]
@@ -35,7 +37,7 @@ pub struct LogGuard(#[expect(dead_code, reason = "held for its `Drop`")] WorkerG
 /// The log filter cannot be read.
 #[derive(Debug, Error)]
 #[error(
-    "`{FILTER_VARIABLE}` is not a log filter: `{0}`; it must be like `debug` or `hookgate=debug`"
+    "`{FILTER_VARIABLE}` is not a log filter: `{0}`; use `error`, `warn`, `info`, `debug`, `trace` or `off`, or a target with a level such as `hookgate=debug`"
 )]
 pub struct InvalidFilter(String);
 
@@ -51,12 +53,12 @@ pub fn init(
     level: &str,
     target: impl Write + Send + 'static,
 ) -> Result<LogGuard, InvalidFilter> {
-    // An empty filter would log errors only; container tools set unset variables to nothing.
-    let variable = env::var_os(FILTER_VARIABLE).filter(|filter| !filter.is_empty());
-    let filter = variable
-        .as_deref()
-        .map_or(level.into(), OsStr::to_string_lossy);
-    let filter = EnvFilter::try_new(&filter).map_err(|_| InvalidFilter(filter.into_owned()))?;
+    let variable = env::var_os(FILTER_VARIABLE).unwrap_or_default();
+    let filter = match variable.to_string_lossy().trim() {
+        // An empty filter would log errors only; container tools set unset variables to nothing.
+        "" => parse_filter(level)?,
+        filter => parse_filter(filter)?,
+    };
     let (writer, guard) = NonBlockingBuilder::default()
         .lossy(false)
         .buffered_lines_limit(MAX_QUEUED_LINES)
@@ -75,6 +77,19 @@ pub fn init(
         LogLineFormat::Json => builder.json().flatten_event(true).try_init(),
     };
     Ok(LogGuard(guard))
+}
+
+/// Parses a filter. A word without a level is a level or a target of hookgate: as another target,
+/// a misspelled level would log nothing.
+fn parse_filter(text: &str) -> Result<EnvFilter, InvalidFilter> {
+    let is_target = |word: &str| word == TARGET || word.starts_with(&format!("{TARGET}::"));
+    let is_level = |word: &str| word.parse::<LevelFilter>().is_ok();
+    let mut words = text.split(',').map(str::trim);
+    let is_known = |word: &str| word.contains(['=', '[', ']']) || is_target(word) || is_level(word);
+    let filter = words.all(is_known).then(|| EnvFilter::try_new(text).ok());
+    filter
+        .flatten()
+        .ok_or_else(|| InvalidFilter(text.to_owned()))
 }
 
 /// Writer that waits for [`BATCH_INTERVAL`] after each flush. The appender flushes

@@ -37,6 +37,9 @@ pub enum ProcessExit {
 impl fmt::Display for ProcessExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // Of the shell, if it cannot start the command.
+            Self::Code(126) => f.write_str("exit code 126 (not executable)"),
+            Self::Code(127) => f.write_str("exit code 127 (not found)"),
             Self::Code(code) => write!(f, "exit code {code}"),
             Self::Signal(signal) => write!(f, "terminated by signal {signal}"),
         }

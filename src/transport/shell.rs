@@ -10,7 +10,7 @@ use super::{deps::TransportDeps, error::TransportError, process::Process};
 /// Variables with the directory of the hooks, by the names that hooks of several
 /// agents read. It is the operator's directory, never one of a request: commands
 /// such as `$GEMINI_PROJECT_DIR/guard.sh` rely on it.
-const DIRECTORY_VARIABLES: &[&str] = &[
+pub const DIRECTORY_VARIABLES: &[&str] = &[
     "GEMINI_PROJECT_DIR",
     "TERMINAI_PROJECT_DIR",
     "TABNINE_PROJECT_DIR",

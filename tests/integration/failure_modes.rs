@@ -316,7 +316,7 @@ async fn gateway_with_hook(upstream: &Upstream, command: &str, on_failure: &str)
 #[tokio::test]
 async fn a_failed_hook_fails_open_or_closed_as_configured() {
     for (command, cause) in [
-        ("no-such-program-here", "exit code 127"),
+        ("no-such-program-here", "exit code 127 (not found)"),
         ("exit 3", "exit code 3"),
         ("kill -9 $$", "terminated by signal 9"),
         ("sleep 600", "timed out"),

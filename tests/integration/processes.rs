@@ -301,6 +301,7 @@ fn invalid_arguments_and_missing_files_set_the_exit_code() {
     for arguments in [
         &["serve"][..],
         &["check", "nothing.yaml"],
+        &["check", "-"],
         &["serve", "--config", "nothing.yaml"],
     ] {
         let (code, _, stderr) = run(arguments, folder.path());
@@ -319,9 +320,19 @@ fn a_port_in_use_is_an_error_of_one_line() {
         "--admin-listen=127.0.0.1:0",
         "--upstream=http://127.0.0.1:1",
     );
-    for arguments in [
-        &["serve", url, other, "--listen", &addr][..],
-        &["mock", "--listen", &addr],
+    for (arguments, setting) in [
+        (&["serve", url, other, "--listen", &addr][..], "`listen`"),
+        (
+            &[
+                "serve",
+                url,
+                "--listen=127.0.0.1:0",
+                "--admin-listen",
+                &addr,
+            ],
+            "`admin.listen`",
+        ),
+        (&["mock", "--listen", &addr], "`--listen`"),
     ] {
         let (code, _, stderr) = run(arguments, folder.path());
 
@@ -331,6 +342,7 @@ fn a_port_in_use_is_an_error_of_one_line() {
             "{stderr}"
         );
         assert!(stderr.contains(&addr), "{stderr}");
+        assert!(stderr.contains(setting), "{stderr}");
     }
 }
 

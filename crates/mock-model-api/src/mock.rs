@@ -95,6 +95,7 @@ impl Mock {
         };
         let path = head.uri.path();
         let reply = match family {
+            _ if has_two_versions(path) => None,
             Family::Google => {
                 Call::recognise(&head.method, &head.uri).map(|call| self.google(call, parsed))
             }
@@ -238,4 +239,12 @@ impl Mock {
     fn next_number(&self) -> u64 {
         self.answered.fetch_add(1, Ordering::Relaxed) + 1
     }
+}
+
+/// Returns whether a path has two versions in a row, as under a base URL that ends with one.
+fn has_two_versions(path: &str) -> bool {
+    let is_version = |segment: &str| segment.starts_with("v1");
+    let following = path.split('/').skip(1);
+    let mut pairs = path.split('/').zip(following);
+    pairs.any(|(one, next)| is_version(one) && is_version(next))
 }

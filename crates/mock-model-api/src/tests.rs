@@ -316,6 +316,7 @@ async fn errors_have_the_form_of_google() {
         ("POST", "/v1/models/m:sing", "{}", 404, "NOT_FOUND"),
         ("GET", UNARY, "", 404, "NOT_FOUND"),
         ("POST", "/other", "{}", 404, "NOT_FOUND"),
+        ("GET", "/v1beta/v1beta/models", "", 404, "NOT_FOUND"),
     ];
     for (method, path, body, code, status) in cases {
         let response = send(&mock(), method, path, body.to_owned()).await;

@@ -90,7 +90,7 @@ impl<'a> Scan<'a> {
         let mut object = self.keys.open();
         loop {
             if next != b'"' {
-                return wrong("a key is missing", at);
+                return wrong("expected a key in double quotes", at);
             }
             let (end, key) = match strings::plain_key_end(self.text.0, at + 1) {
                 Some(end) => (end, self.keys.plain(at, end)),

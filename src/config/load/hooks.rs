@@ -98,6 +98,11 @@ impl Loader {
     ) -> Result<HookBlock, Vec<Problem>> {
         let document = self.read_settings(&file.path, span);
         let document = document.map_err(|problem| vec![problem])?;
+        let is_protocol = |name: &String| registry.protocols.iter().any(|shape| shape.name == name);
+        if !file.protocol.as_ref().is_none_or(is_protocol) {
+            // The validation of the config reports it.
+            return Err(Vec::new());
+        }
         let mut defaults = defaults.clone();
         let (document, value, scopes) =
             self.translate_settings(file, document, registry, &mut defaults);

@@ -17,6 +17,9 @@ use crate::{
 /// Settings of hooks without an effect on those of type `builtin`.
 const UNUSED_BY_POLICIES: [&str; 4] = ["timeout", "on_failure", "document", "context"];
 
+/// Timeout below which few hooks have an answer, in milliseconds.
+const MIN_TIMEOUT_MS: u64 = 100;
+
 /// Returns warnings about settings without effect, and about matchers that are no
 /// regular expressions. `value` is the document before defaults are filled in.
 pub(super) fn unused_settings(document: &SpannedYaml, value: &Value) -> Vec<Problem> {
@@ -94,11 +97,18 @@ fn group_warnings(value: &Value, event: EventName, pointer: &str) -> Vec<(String
     let unused_settings = matching(value, &format!("{pointer}/hooks/*"))
         .into_iter()
         .flat_map(|hook| unused_by_policies(value, &hook));
+    let timeouts = matching(value, &format!("{pointer}/hooks/*"))
+        .into_iter()
+        .filter_map(|pointer| {
+            let message = short_timeout(value.pointer(&pointer)?)?;
+            Some((format!("{pointer}/timeout"), message))
+        });
     let translation_warning = translation_warning.map(|text| (at_matcher, text));
     unused_matcher
         .into_iter()
         .chain(failure_modes)
         .chain(unused_settings)
+        .chain(timeouts)
         .chain(translation_warning)
         .chain(blanks)
         .collect()
@@ -117,6 +127,15 @@ fn unused_by_policies(value: &Value, hook: &str) -> Vec<(String, String)> {
         (format!("{hook}/{key}"), message)
     });
     warnings.collect()
+}
+
+/// Returns a warning about a timeout that is probably meant in seconds.
+fn short_timeout(hook: &Value) -> Option<String> {
+    let timeout = hook.get("timeout")?.as_u64()?;
+    let is_policy = hook.get("type").and_then(Value::as_str) == Some(BUILTIN);
+    (timeout < MIN_TIMEOUT_MS && !is_policy).then(|| {
+        format!("the timeout is {timeout} milliseconds: write `{timeout}s` if seconds are meant")
+    })
 }
 
 fn unused_failure_mode(hook: &Value, event: EventName) -> Option<String> {

@@ -33,8 +33,8 @@ impl Loader {
         self.check_transcripts();
         self.check_audit_path();
         self.check_created_folder("/revisions/path", "`revisions.path`");
+        self.check_record_path();
         self.check_record_redaction();
-        self.warn_of_unwritable_recordings();
         // It is watched for changes.
         if let Some(path) = self.section::<PathBuf>("/shadow/config") {
             self.file(&path);
@@ -136,6 +136,32 @@ impl Loader {
         }
     }
 
+    /// Checks the folder of recordings, which is created with its parents.
+    fn check_record_path(&mut self) {
+        let pointer = "/record/path";
+        let Some(path) = self.section::<PathBuf>(pointer) else {
+            return;
+        };
+        let folder = self.absolute(&path);
+        let existing = folder.ancestors().find(|folder| folder.exists());
+        let Some((existing, Err(reason))) =
+            existing.map(|found| (found, self.check_writable(found)))
+        else {
+            return;
+        };
+        let what = if existing == folder {
+            "`record.path`"
+        } else {
+            "a parent of `record.path`"
+        };
+        let message = format!("{what} {reason}: `{}`", path.display());
+        if existing.is_dir() {
+            self.warning(pointer, message);
+        } else {
+            self.problem(pointer, message);
+        }
+    }
+
     /// Checks that a rollout has a share and a folder for its revision.
     pub(super) fn check_rollout(&mut self) {
         let Some(rollout) = self.section::<RolloutSettings>("/rollout") else {
@@ -168,23 +194,6 @@ impl Loader {
         if record.is_some_and(|record| record.what.only.is_empty()) {
             let message = "nothing is recorded, because the list is empty";
             self.warning("/record/what/only", message);
-        }
-    }
-
-    /// Warns of a folder of recordings in which nothing can be written. No call depends on it.
-    fn warn_of_unwritable_recordings(&mut self) {
-        let pointer = "/record/path";
-        let Some(path) = self.section::<PathBuf>(pointer) else {
-            return;
-        };
-        // It is created with its parents.
-        let folder = self.absolute(&path);
-        let existing = folder.ancestors().find(|ancestor| ancestor.exists());
-        if let Some(existing) = existing
-            && let Err(reason) = self.check_writable(existing)
-        {
-            let message = format!("nothing can be recorded: `{}` {reason}", existing.display());
-            self.warning(pointer, message);
         }
     }
 

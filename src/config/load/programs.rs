@@ -1,16 +1,18 @@
 //! Warnings about programs of hooks that cannot be started.
 
 use std::{
+    borrow::Cow,
     env,
     ffi::OsStr,
-    fs::{self, Metadata},
-    io,
+    fs::{self, File, Metadata},
+    io::{self, BufRead, BufReader, Read},
     os::unix::fs::PermissionsExt,
     path::Path,
 };
 
 use super::loader::Loader;
 use crate::config::{
+    registry::Registry,
     settings::{config_file::Config, hooks::HookSpec},
     source_span::Problem,
 };
@@ -93,9 +95,12 @@ const SHELL_WORDS: &[&str] = &[
 /// Permission bits with which a file can be executed.
 const EXECUTABLE: u32 = 0o111;
 
+/// Most bytes of the first line of a script that the kernel reads.
+const MAX_INTERPRETER_BYTES: u64 = 256;
+
 impl Loader {
     /// Warns of each hook whose command begins with a program that is missing.
-    pub(super) fn warn_of_missing_programs(&mut self, config: &Config) {
+    pub(super) fn warn_of_missing_programs(&mut self, config: &Config, registry: &Registry) {
         let hooks = config.hooks.iter().flat_map(|(event, groups)| {
             let hooks = groups.iter().flat_map(|group| &group.hooks);
             hooks.map(move |hook| (event, hook))
@@ -104,7 +109,7 @@ impl Loader {
             // Processes of a bundle's hooks run in its folder.
             let layer = self.layers.iter().find(|layer| layer.contains(&hook.span));
             let directory = layer.map_or(&config.hook_directory, |layer| &layer.directory);
-            let problem = missing_program(hook, directory)?;
+            let problem = missing_program(hook, directory, registry.directory_variables)?;
             let label = hook.label();
             let message = format!("hook `{label}` on {event}: {problem}");
             Some(Problem::at(&hook.span, message))
@@ -114,24 +119,24 @@ impl Loader {
 }
 
 /// Returns the reason why the program of a hook's command cannot be started, if that is certain.
-fn missing_program(hook: &HookSpec, directory: &Path) -> Option<String> {
-    let program = first_word(hook.command()?)?;
+fn missing_program(hook: &HookSpec, directory: &Path, variables: &[&str]) -> Option<String> {
+    let command = unquoted(hook.command()?.trim_start());
+    if let Some((variable, path)) = below_directory(&command, variables) {
+        let path = first_word(path).filter(|_| !hook.sets_variable(variable))?;
+        let here = format!(
+            ": the variable is `hook_directory` (`{}`)",
+            directory.display()
+        );
+        return unusable_file(&directory.join(path), &format!("${variable}/{path}"), &here);
+    }
+    let program = first_word(&command)?;
     if program.contains('/') {
-        return match fs::metadata(directory.join(program)) {
-            Ok(metadata) if metadata.is_dir() => Some(format!("`{program}` is a folder")),
-            Ok(metadata) if !is_executable(&metadata) => {
-                Some(format!("the program `{program}` is not executable"))
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let from = if Path::new(program).is_absolute() {
-                    ""
-                } else {
-                    " in `hook_directory`"
-                };
-                Some(format!("there is no program `{program}`{from}"))
-            }
-            _ => None,
+        let here = if Path::new(program).is_absolute() {
+            ""
+        } else {
+            " in `hook_directory`"
         };
+        return unusable_file(&directory.join(program), program, here);
     }
     if SHELL_WORDS.contains(&program) || hook.sets_variable("PATH") {
         return None;
@@ -141,15 +146,74 @@ fn missing_program(hook: &HookSpec, directory: &Path) -> Option<String> {
         .then(|| format!("there is no program `{program}` in `PATH`"))
 }
 
+/// Returns the reason why a file cannot be started as `program`. `here` ends the message if there
+/// is no such file.
+fn unusable_file(file: &Path, program: &str, here: &str) -> Option<String> {
+    match fs::metadata(file) {
+        Ok(metadata) if metadata.is_dir() => Some(format!("`{program}` is a folder")),
+        Ok(metadata) if !is_executable(&metadata) => {
+            Some(format!("the program `{program}` is not executable"))
+        }
+        Ok(metadata) if metadata.is_file() && has_crlf_interpreter(file) => Some(format!(
+            "the first line of the program `{program}` ends with CRLF, so its interpreter is not found"
+        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Some(format!("there is no program `{program}`{here}"))
+        }
+        _ => None,
+    }
+}
+
+/// Returns whether a file is a script whose first line, with its interpreter, ends with CRLF.
+fn has_crlf_interpreter(file: &Path) -> bool {
+    let mut line = Vec::new();
+    let read = File::open(file).and_then(|file| {
+        let mut start = BufReader::new(file.take(MAX_INTERPRETER_BYTES));
+        start.read_until(b'\n', &mut line)
+    });
+    read.is_ok() && line.starts_with(b"#!") && line.ends_with(b"\r\n")
+}
+
+/// Returns a command without the quotes around its beginning, if these change nothing there.
+fn unquoted(command: &str) -> Cow<'_, str> {
+    let quoted = command.strip_prefix('"');
+    let Some((start, rest)) = quoted.and_then(|quoted| quoted.split_once('"')) else {
+        return command.into();
+    };
+    if start
+        .chars()
+        .all(|char| is_plain(char) || "${}".contains(char))
+    {
+        return format!("{start}{rest}").into();
+    }
+    command.into()
+}
+
+/// Returns the variable with the directory of hooks with which a command begins, and the command
+/// after it.
+fn below_directory<'a>(command: &'a str, variables: &[&'a str]) -> Option<(&'a str, &'a str)> {
+    let start = command.strip_prefix('$')?;
+    variables.iter().find_map(|name| {
+        let braced = format!("{{{name}}}");
+        let rest = start
+            .strip_prefix(name)
+            .or_else(|| start.strip_prefix(&braced))?;
+        Some((*name, rest.strip_prefix('/')?))
+    })
+}
+
 /// Returns the first word of a command, if the shell takes it as it is.
 fn first_word(command: &str) -> Option<&str> {
-    let command = command.trim_start();
-    let is_plain = |char: char| char.is_ascii_alphanumeric() || "_-./+@%:[".contains(char);
     let end = command.find(|char| !is_plain(char));
     let (word, rest) = command.split_at(end.unwrap_or(command.len()));
     let is_end = |char: char| char.is_ascii_whitespace() || ";&|<>".contains(char);
     let is_whole = rest.chars().next().is_none_or(is_end);
     (is_whole && !word.is_empty()).then_some(word)
+}
+
+/// Returns whether the shell takes a character as it is.
+fn is_plain(char: char) -> bool {
+    char.is_ascii_alphanumeric() || "_-./+@%:[".contains(char)
 }
 
 fn is_in(path: &OsStr, directory: &Path, program: &str) -> bool {
@@ -171,7 +235,7 @@ mod tests {
     fn only_plain_first_words_are_programs() {
         for (command, word) in [
             ("./guard.sh --x", Some("./guard.sh")),
-            ("  guard;true", Some("guard")),
+            ("guard;true", Some("guard")),
             ("guard", Some("guard")),
             ("/opt/a+b.py|cat", Some("/opt/a+b.py")),
             ("$DIR/guard.sh", None),

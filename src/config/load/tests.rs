@@ -126,6 +126,42 @@ fn errors_in_a_settings_file_have_their_position_in_it() {
 }
 
 #[test]
+fn events_of_another_protocol_are_reported_with_their_names() {
+    let settings = r#"{ "hooks": { "PreToolUse": [], "Stop": [] } }"#;
+
+    let named = messages(
+        "hook_files: [{ path: s.json, protocol: gemini }]",
+        &[("s.json", settings)],
+    );
+    let misspelled = messages(
+        "hook_files: [{ path: s.json, protocol: calude }]",
+        &[("s.json", settings)],
+    );
+
+    assert_snapshot!(named, @r"
+    s.json:1:14: unknown event `PreToolUse` of the protocol `claude`: here it is `BeforeTool`; a file under `hook_files` with `protocol: claude` may have it
+    s.json:1:32: unknown event `Stop` of the protocol `claude`: here it is `AfterAgent`; a file under `hook_files` with `protocol: claude` may have it
+    ");
+    assert_snapshot!(misspelled, @r"hookgate.yaml:2:40: `hook_files[0].protocol` must be `gemini` or `terminai` or `tabnine` or `llxprt` or `claude` or `codex`, not `calude`");
+}
+
+#[test]
+fn timeouts_that_are_probably_seconds_are_warned_of() {
+    let hook = |timeout: &str| {
+        let hooks = format!("[{{ command: cat, timeout: {timeout} }}]");
+        messages(
+            &format!("hooks: {{ AfterTool: [{{ hooks: {hooks} }}] }}"),
+            &[],
+        )
+    };
+
+    assert_snapshot!(hook("60"), @r"hookgate.yaml:2:57: the timeout is 60 milliseconds: write `60s` if seconds are meant");
+    for timeout in ["60ms", "60s", "100"] {
+        assert_eq!(hook(timeout), "", "{timeout}");
+    }
+}
+
+#[test]
 fn keys_of_other_products_are_warned_of() {
     let settings = r#"{ "hooks": { "AfterTool": [{ "hooks": [
         { "command": "cat", "async": true, "timeot": 5 }

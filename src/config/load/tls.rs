@@ -29,6 +29,9 @@ use crate::{
 /// Protocols spoken over TLS, the preferred one first. A listener without HTTP/2 removes that.
 const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
+/// Word in the header of a private key that is encrypted (RFC 7468, section 11; RFC 1421).
+const ENCRYPTED: &[u8] = b"ENCRYPTED";
+
 /// The field of [`TlsSection`] with a problem, and the message.
 type FieldError = (&'static str, String);
 
@@ -158,9 +161,18 @@ fn verifier(
 }
 
 fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
-    let pem = regular_file::read(file, MAX_FILE_BYTES).map_err(pem::Error::Io);
-    let key = pem.and_then(|pem| PrivateKeyDer::from_pem_slice(&pem));
-    key.map_err(|error| unreadable("private key", &error))
+    let pem = regular_file::read(file, MAX_FILE_BYTES)
+        .map_err(|error| unreadable("private key", &pem::Error::Io(error)))?;
+    PrivateKeyDer::from_pem_slice(&pem).map_err(|error| {
+        if pem
+            .windows(ENCRYPTED.len())
+            .any(|window| window == ENCRYPTED)
+        {
+            return "the private key is encrypted; hookgate reads keys without a passphrase"
+                .to_owned();
+        }
+        unreadable("private key", &error)
+    })
 }
 
 /// Returns the certificates of a PEM file, at least one.

@@ -118,6 +118,7 @@ impl Loader {
             }
         }
         self.check_own_addresses(config);
+        self.warn_of_versions(upstreams);
         for (index, entry) in config.coverage.allow.iter().enumerate() {
             if let Err(message) = check_method(entry, &registry.methods) {
                 self.problem(&format!("/coverage/allow/{index}"), message);
@@ -152,16 +153,30 @@ impl Loader {
     /// Checks that no model API is a listener of this gateway, whose calls would call it again.
     fn check_own_addresses(&mut self, config: &Config) {
         let listeners = [config.listen, config.admin.listen];
-        for (api, upstream) in config.upstreams.iter() {
-            let first = ("url", &upstream.url);
-            let fallback = upstream.fallback.as_ref();
-            let fallback = fallback.map(|fallback| ("fallback/url", &fallback.url));
-            for (setting, url) in fallback.into_iter().chain([first]) {
-                if let Some(own) = listeners.iter().find(|own| is_address(url, **own)) {
-                    let message =
-                        format!("`{url}` is this gateway itself, which listens on `{own}`");
-                    self.problem(&format!("/upstreams/{api}/{setting}"), message);
-                }
+        for (api, setting, url) in base_urls(&config.upstreams) {
+            if let Some(own) = listeners.iter().find(|own| is_address(url, **own)) {
+                let message = format!("`{url}` is this gateway itself, which listens on `{own}`");
+                self.problem(&format!("/upstreams/{api}/{setting}"), message);
+            }
+        }
+    }
+
+    /// Warns of base URLs that end with a version, which hookgate appends.
+    fn warn_of_versions(&mut self, upstreams: &UpstreamsConfig) {
+        for (api, setting, url) in base_urls(upstreams) {
+            let path = url.path().trim_end_matches('/');
+            let appended = match api {
+                "openai" => "/v1/chat/completions",
+                "anthropic" => "/v1/messages",
+                "gemini" => "/v1beta/models",
+                "vertex" => "/v1/projects",
+                _ => "/v1internal",
+            };
+            if let Some(version) = version_in(path) {
+                let message = format!(
+                    "hookgate appends paths such as `{appended}` to the URL, so that it calls `{path}{appended}`: leave out `{version}`"
+                );
+                self.warning(&format!("/upstreams/{api}/{setting}"), message);
             }
         }
     }
@@ -242,6 +257,26 @@ fn is_reserved(name: &str) -> bool {
     );
     let prefixes = ["proxy-", "x-goog-upload-", "x-hookgate-"];
     is_listed || prefixes.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Returns the base URLs of all APIs, each with the API and its setting.
+fn base_urls(upstreams: &UpstreamsConfig) -> impl Iterator<Item = (&str, &'static str, &Url)> {
+    upstreams.iter().flat_map(|(api, upstream)| {
+        let fallback = upstream.fallback.as_ref();
+        let fallback = fallback.map(|fallback| (api, "fallback/url", &fallback.url));
+        fallback.into_iter().chain([(api, "url", &upstream.url)])
+    })
+}
+
+/// Returns the end of a base URL's path that is a version, or one with a method such as
+/// `/v1/messages`.
+fn version_in(path: &str) -> Option<&str> {
+    let methods = ["/chat/completions", "/messages", "/models", "/responses"];
+    let method = methods.iter().find_map(|method| path.strip_suffix(method));
+    let (start, version) = method.unwrap_or(path).rsplit_once('/')?;
+    version
+        .starts_with("v1")
+        .then(|| path.strip_prefix(start))?
 }
 
 /// Returns whether `upstreams` has an API.

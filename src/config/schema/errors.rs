@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::did_you_mean::did_you_mean;
 use crate::config::{
-    registry::Format,
+    registry::{Format, ProtocolShape},
     source_span::{Problem, SourceSpan},
     spanned_yaml::{SpannedYaml, escape_key, unescape_key},
 };
@@ -17,6 +17,7 @@ pub(super) struct SchemaError<'a> {
     pub(super) value: &'a Value,
     pub(super) schema: &'a Value,
     pub(super) formats: &'a [Format],
+    pub(super) protocols: &'a [ProtocolShape],
     pub(super) error: &'a ValidationError<'a>,
 }
 
@@ -70,15 +71,28 @@ impl SchemaError<'_> {
         let field = format!("{path}/{}", escape_key(key));
         let known = self.keyword_node().and_then(|node| node.get("properties"));
         let known = known.and_then(Value::as_object).into_iter().flatten();
-        let hint = did_you_mean(key, known.map(|(name, _)| name.as_str()));
+        let mut hint = did_you_mean(key, known.map(|(name, _)| name.as_str()));
         let hook = hook_label(self.value, &field);
         let what = if self.keys_are_events() {
+            hint = self.foreign_event(key).unwrap_or(hint);
             format!("event `{key}`")
         } else {
             format!("key `{}`", field_name(&field))
         };
         let message = format!("{hook}unknown {what}{hint}");
         Problem::at(&self.document.key_span(&field), message)
+    }
+
+    /// Returns the advice for an event of another protocol.
+    fn foreign_event(&self, name: &str) -> Option<String> {
+        self.protocols.iter().find_map(|protocol| {
+            let mut aliases = protocol.settings?.events.iter();
+            let event = aliases.find(|alias| alias.name == name)?.event;
+            let protocol = protocol.name;
+            Some(format!(
+                " of the protocol `{protocol}`: here it is `{event}`; a file under `hook_files` with `protocol: {protocol}` may have it"
+            ))
+        })
     }
 
     /// Checks whether the keys of the mapping with the error are events.

@@ -170,7 +170,23 @@ fn malformed_yaml_is_one_error_with_its_position() {
         ),
         (
             "a: 1\n---\nb: 2\n",
-            "hookgate.yaml:3:1: neither YAML nor JSON: a second document",
+            "hookgate.yaml:3:1: one document is expected; a second one begins here",
+        ),
+        (
+            "a: [*]\n",
+            "hookgate.yaml:1:5: neither YAML nor JSON: while scanning an anchor or alias, did not find expected alphabetic or numeric character; quote text that begins with `*`, `&`, `@` or `%`",
+        ),
+        (
+            "a: *b*\n",
+            "hookgate.yaml:1:4: neither YAML nor JSON: reference to unknown value; quote text",
+        ),
+        (
+            "a: @b\n",
+            "hookgate.yaml:1:4: neither YAML nor JSON: unexpected character: `@'; quote text",
+        ),
+        (
+            "a: [\"\\d+\"]\n",
+            "hookgate.yaml:1:5: neither YAML nor JSON: while parsing a quoted scalar, found unknown escape character; use single quotes for text with backslashes",
         ),
         (&"[".repeat(100_000), "hookgate.yaml:1:"),
     ];

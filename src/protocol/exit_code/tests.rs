@@ -213,7 +213,18 @@ fn every_other_exit_is_a_failure_that_may_warn() {
 
     check_failure(ProcessExit::Code(1), "careful\n", warning, "exit code 1");
     check_failure(ProcessExit::Code(3), "", None, "exit code 3");
-    check_failure(ProcessExit::Code(127), "careful", warning, "exit code 127");
+    check_failure(
+        ProcessExit::Code(126),
+        "",
+        None,
+        "exit code 126 (not executable)",
+    );
+    check_failure(
+        ProcessExit::Code(127),
+        "careful",
+        warning,
+        "exit code 127 (not found)",
+    );
     check_failure(ProcessExit::Signal(9), "", None, "terminated by signal 9");
     check_failure(
         ProcessExit::Signal(15),

@@ -234,7 +234,7 @@ async fn an_unknown_command_has_failed() {
     let message = answer.output.system_message.unwrap();
     assert_eq!(answer.status, HookStatus::Failed);
     assert!(message.starts_with("Warning: bash: "), "{message}");
-    assert_eq!(answer.diagnostics[0].detail, "exit code 127");
+    assert_eq!(answer.diagnostics[0].detail, "exit code 127 (not found)");
 }
 
 #[tokio::test]

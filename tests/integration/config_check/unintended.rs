@@ -2,6 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::check;
@@ -73,14 +74,15 @@ fn core_tags_have_their_effect() {
 #[test]
 fn missing_programs_of_hooks_are_warnings() {
     let folder = TempDir::new().unwrap();
-    let write = |name: &str, mode| {
+    let write = |name: &str, text: &str, mode| {
         let path = folder.path().join(name);
-        fs::write(&path, "#!/bin/sh\n").unwrap();
+        fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     };
     fs::create_dir(folder.path().join("hooks")).unwrap();
-    write("hooks/guard.sh", 0o755);
-    write("hooks/plain.sh", 0o644);
+    write("hooks/guard.sh", "#!/bin/sh\n", 0o755);
+    write("hooks/plain.sh", "#!/bin/sh\n", 0o644);
+    write("hooks/crlf.sh", "#!/bin/sh\r\nexit 0\r\n", 0o755);
     let config = "\
 hook_directory: hooks
 hooks:
@@ -93,9 +95,10 @@ hooks:
         - { name: e, command: no-such-guard | cat }
         - { name: f, command: cat; ./gone.sh }
         - { name: g, command: 'exit 0' }
-        - { name: h, command: '\"$CLAUDE_PROJECT_DIR\"/gone.sh' }
+        - { name: h, command: '\"$CLAUDE_PROJECT_DIR\"/gone.sh', env: { CLAUDE_PROJECT_DIR: /opt } }
         - { name: i, command: no-such-guard, env: { PATH: /opt } }
         - { name: j, type: worker, command: ./gone.py }
+        - { name: k, command: ./crlf.sh }
 ";
     fs::write(
         folder.path().join("hookgate.yaml"),
@@ -116,8 +119,54 @@ hooks:
             "warning: hookgate.yaml:9:11: hook `d` on BeforeModel: there is no program `/nowhere/guard`",
             "warning: hookgate.yaml:10:11: hook `e` on BeforeModel: there is no program `no-such-guard` in `PATH`",
             "warning: hookgate.yaml:15:11: hook `j` on BeforeModel: there is no program `./gone.py` in `hook_directory`",
+            "warning: hookgate.yaml:16:11: hook `k` on BeforeModel: the first line of the program `./crlf.sh` ends with CRLF, so its interpreter is not found",
         ]
     );
+}
+
+#[test]
+fn a_missing_program_of_a_settings_file_names_the_directory_of_hooks() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["config", "project/.claude/hooks"] {
+        fs::create_dir_all(path(name)).unwrap();
+    }
+    let guard = path("project/.claude/hooks/deny.sh");
+    fs::write(&guard, "#!/bin/sh\nexit 2\n").unwrap();
+    fs::set_permissions(&guard, fs::Permissions::from_mode(0o755)).unwrap();
+    let file = ".claude/hooks/deny.sh";
+    let commands = [
+        format!("\"$CLAUDE_PROJECT_DIR\"/{file} --strict"),
+        format!("\"${{CLAUDE_PROJECT_DIR}}/{file}\""),
+        format!("$GEMINI_PROJECT_DIR/{file}"),
+        format!("${{TABNINE_PROJECT_DIR}}/{file}; true"),
+    ];
+    let hooks = commands.map(|command| json!({ "type": "command", "command": command }));
+    let settings = json!({ "hooks": { "PreToolUse": [{ "hooks": hooks }] } });
+    let settings = settings.to_string();
+    fs::write(path("project/.claude/settings.json"), settings).unwrap();
+    let check = |directory: &str| {
+        let files = "hook_files: [{ path: ../project/.claude/settings.json }]\n";
+        let config = format!("{UPSTREAM}{files}{directory}");
+        fs::write(path("config/hookgate.yaml"), config).unwrap();
+        let (code, _, stderr) = run(&["check", "config/hookgate.yaml"], folder.path());
+        assert_eq!(code, 0, "{stderr}");
+        let lines = stderr.lines().filter(|line| line.contains("program"));
+        lines.map(str::to_owned).collect::<Vec<String>>()
+    };
+
+    let missing = check("");
+
+    assert_eq!(missing.len(), 4, "{missing:#?}");
+    for line in &missing {
+        assert!(
+            line.contains(
+                "_PROJECT_DIR/.claude/hooks/deny.sh`: the variable is `hook_directory` (`/"
+            )
+        );
+        assert!(line.ends_with("/config`)"), "{line}");
+    }
+    assert_eq!(check("hook_directory: ../project\n"), [""; 0]);
 }
 
 #[test]
@@ -134,6 +183,72 @@ fn an_otlp_endpoint_of_one_signal_is_a_warning() {
     }
     for path in ["", "/", "/collector", "/v1"] {
         assert_eq!(warnings(&endpoint(path)), [""; 0], "{path}");
+    }
+}
+
+#[test]
+fn a_folder_of_recordings_that_is_none_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let config = folder.path().join("hookgate.yaml");
+    for (path, problem) in [
+        ("hookgate.yaml", "`record.path` is not a directory"),
+        (
+            "hookgate.yaml/a/b",
+            "a parent of `record.path` is not a directory",
+        ),
+    ] {
+        fs::write(&config, format!("{UPSTREAM}record: {{ path: {path} }}\n")).unwrap();
+
+        let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
+
+        assert_eq!(
+            (code, stderr),
+            (78, format!("hookgate.yaml:2:17: {problem}: `{path}`\n"))
+        );
+    }
+    for path in [".", "a/b"] {
+        assert_eq!(warnings(&format!("record: {{ path: {path} }}\n")), [""; 0]);
+    }
+}
+
+#[test]
+fn a_base_url_with_a_version_is_a_warning() {
+    let found = |api: &str, path: &str| {
+        let url = format!("https://a.example{path}");
+        let (code, _, stderr) = check(&format!("upstreams: {{ {api}: {{ url: {url} }} }}\n"));
+        assert_eq!(code, 0, "{stderr}");
+        stderr
+    };
+
+    for (api, path, called, version) in [
+        ("openai", "/v1", "/v1/v1/chat/completions", "/v1"),
+        (
+            "openai",
+            "/api/v1/chat/completions/",
+            "/api/v1/chat/completions/v1/chat/completions",
+            "/v1/chat/completions",
+        ),
+        (
+            "anthropic",
+            "/v1/messages",
+            "/v1/messages/v1/messages",
+            "/v1/messages",
+        ),
+        ("gemini", "/v1beta/", "/v1beta/v1beta/models", "/v1beta"),
+        ("vertex", "/v1", "/v1/v1/projects", "/v1"),
+    ] {
+        let warning = format!("so that it calls `{called}`: leave out `{version}`");
+        let stderr = found(api, path);
+        assert!(stderr.contains(&warning), "{stderr}");
+        assert!(stderr.starts_with("warning: hookgate.yaml:1:"), "{stderr}");
+    }
+    for (api, path) in [
+        ("openai", "/api"),
+        ("openai", "/openai/"),
+        ("anthropic", "/v1/account/anthropic"),
+        ("gemini", ""),
+    ] {
+        assert_eq!(found(api, path), "", "{api} {path}");
     }
 }
 

@@ -29,25 +29,27 @@ fn warns_of_failing_open(line: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn an_empty_filter_variable_is_as_good_as_none() {
+async fn blanks_in_the_filter_variable_have_no_effect() {
     let folder = TempDir::new().unwrap();
     write_config(&folder, "closed");
-    let mut command = serve_command(folder.path());
-    command.env("HOOKGATE_LOG", "");
-    let mut served = ServerProcess::start(command);
-    served.addr();
-    served.terminate();
+    for filter in ["", " ", "debug ", "hookgate,h2=off"] {
+        let mut command = serve_command(folder.path());
+        command.env("HOOKGATE_LOG", filter);
+        let mut served = ServerProcess::start(command);
+        served.addr();
+        served.terminate();
 
-    let (_, log) = wait_for_exit(served, TEST_TIMEOUT).await;
+        let (_, log) = wait_for_exit(served, TEST_TIMEOUT).await;
 
-    assert!(log.contains("shutting down"), "{log}");
+        assert!(log.contains("shutting down"), "`{filter}`: {log}");
+    }
 }
 
 #[tokio::test]
 async fn an_invalid_filter_variable_is_refused() {
     let folder = TempDir::new().unwrap();
     write_config(&folder, "closed");
-    for filter in ["hookgate=zzz", "="] {
+    for filter in ["hookgate=zzz", "=", "warning", "all", "info,verbose"] {
         let mut command = serve_command(folder.path());
         command.env("HOOKGATE_LOG", filter);
 

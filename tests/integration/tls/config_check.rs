@@ -8,6 +8,12 @@ use tempfile::TempDir;
 use super::{Authority, TLS, write_certificate};
 use crate::harness::{hookgate, run};
 
+/// The beginning of a key with a passphrase.
+const ENCRYPTED_KEY: &str = "-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIH0MF8GCSqGSIb3DQEFDTBSMDEGCSqGSIb3DQEFDDAkBBD+
+-----END ENCRYPTED PRIVATE KEY-----
+";
+
 #[tokio::test]
 async fn invalid_tls_settings_are_config_errors() {
     let authority = Authority::new("ours");
@@ -19,6 +25,7 @@ async fn invalid_tls_settings_are_config_errors() {
         ("other.key", &authority.server().1),
         ("agents.pem", &authority.pem()),
         ("empty.pem", ""),
+        ("encrypted.key", ENCRYPTED_KEY),
     ] {
         fs::write(folder.path().join(name), text).unwrap();
     }
@@ -39,6 +46,10 @@ async fn invalid_tls_settings_are_config_errors() {
         (
             "certificate: server.pem, key: server.pem",
             Some("the file contains no private key"),
+        ),
+        (
+            "certificate: server.pem, key: encrypted.key",
+            Some("the private key is encrypted"),
         ),
         (
             "certificate: server.pem, key: server.key, client_ca: empty.pem",
