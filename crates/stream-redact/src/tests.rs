@@ -350,7 +350,7 @@ fn a_match_rejected_from_one_start_may_be_accepted_from_another() {
     assert_eq!(shown(&mask, &text), format!("{before}[REDACTED:b]"));
 }
 
-/// The search forgets what it has read at each match of a validator.
+/// The search discards the states of failed attempts at each match of a validator.
 #[test]
 fn matches_with_a_validator_have_a_maximum_length() {
     for detector in DETECTORS.iter().filter(|detector| detector.check.is_some()) {

@@ -29,7 +29,8 @@ pub(super) fn unescaped(raw: &str) -> Option<Cow<'_, str>> {
         .map(Cow::Owned)
 }
 
-/// Like [`unescaped`], with U+FFFD for a lone surrogate and itself for what is no escape.
+/// Decodes the content of a string, with U+FFFD for a lone surrogate and itself for what is no
+/// escape.
 pub fn unescaped_lossy(raw: &str) -> String {
     unescaped_chars(raw).map(|(_, letter)| letter).collect()
 }
