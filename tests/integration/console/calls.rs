@@ -844,7 +844,10 @@ async fn denials_by_caller_count_callers_that_a_group_does_not_list() {
     let (list, _) = list.split_once("</ul>").unwrap();
     assert_eq!(list.matches(" × 1").count(), 16, "{list}");
     assert!(list.contains("<li>others × 2</li>"), "{list}");
-    assert!(list.contains("?caller=caller-0\""), "{list}");
+    let link = "?caller=caller-0&amp;verdict=deny";
+    assert!(list.contains(&format!("{link}\"")), "{list}");
+    let of_group = format!("{link}&amp;rule=prompt_guard\"");
+    assert!(page.contains(&of_group), "{page}");
 }
 
 #[tokio::test]
