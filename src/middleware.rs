@@ -21,7 +21,7 @@ pub use self::{
     error_response::{panic_response, render_error},
     in_flight::{InFlightGuard, reserve_memory},
     on_body_end::OnBodyEnd,
-    origin_check::check_origin,
+    origin_check::{check_origin, is_foreign_link},
     rejected_request::{AuditRecorded, ListenerKind, RejectedRequest, RenderedError},
     request_extensions::{Authenticated, PeerInfo, RequestId},
     session_prefix::{check_session_name, is_session_name, split_session},

@@ -141,42 +141,46 @@ fn print_records(
     filter: &RecordFilter,
     print_as: fn(&Value) -> String,
 ) -> Result<(), Failure> {
-    for line in lines(path, filter)? {
-        let line = line?;
-        if filter.includes(&line) && print_record(&print_as(&line))?.is_break() {
-            break;
-        }
-    }
-    Ok(())
+    print_each(path, filter, |line| {
+        filter.includes(line).then(|| print_as(line))
+    })
 }
 
 /// Prints the OCSF event of each record that matches the filter and has one.
 fn export_ocsf(path: &Path, filter: &RecordFilter) -> Result<(), Failure> {
     let mut export = OcsfExport::new();
+    print_each(path, filter, |line| {
+        let event = export.convert(line)?;
+        filter.includes(line).then(|| event.to_string())
+    })
+}
+
+fn export_json(path: &Path, filter: &RecordFilter) -> Result<(), Failure> {
+    let mut lead = "[";
+    print_each(path, filter, |line| {
+        filter.includes(line).then(|| {
+            let lead = std::mem::replace(&mut lead, ",");
+            format!("{lead}{line}")
+        })
+    })?;
+    Ok(print(if lead == "[" { "[]" } else { "]" })?)
+}
+
+/// Prints the text of each record that has one, until the reader of the output has gone.
+fn print_each(
+    path: &Path,
+    filter: &RecordFilter,
+    mut text: impl FnMut(&Value) -> Option<String>,
+) -> Result<(), Failure> {
     for line in lines(path, filter)? {
-        let line = line?;
-        let event = export.convert(&line);
-        if let Some(event) = event.filter(|_| filter.includes(&line))
-            && print_record(&event.to_string())?.is_break()
+        let text = text(&line?);
+        if let Some(text) = text
+            && print_record(&text)?.is_break()
         {
             break;
         }
     }
     Ok(())
-}
-
-fn export_json(path: &Path, filter: &RecordFilter) -> Result<(), Failure> {
-    let mut lead = "[";
-    for line in lines(path, filter)? {
-        let line = line?;
-        if filter.includes(&line) {
-            if print_record(&format!("{lead}{line}"))?.is_break() {
-                break;
-            }
-            lead = ",";
-        }
-    }
-    Ok(print(if lead == "[" { "[]" } else { "]" })?)
 }
 
 impl From<ReadError> for Failure {

@@ -29,10 +29,10 @@ pub(super) async fn require_login(
     next.run(request).await
 }
 
-/// Shows the form for a token.
-pub(super) async fn login_page(State(app): State<App>, fields: FormFields) -> Response {
+/// Shows the form for a token, unless the request has a user.
+pub(super) async fn login_page(extensions: Extensions, fields: FormFields) -> Response {
     let next = local_target(fields.get("next"));
-    if !app.snapshot().config.admin.requires_credential() {
+    if extensions.get::<AdminPrincipal>().is_some() {
         return Redirect::to(next).into_response();
     }
     login_form(next, None).respond(None)

@@ -5,14 +5,14 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Redirect, Response},
 };
-use http::{HeaderName, HeaderValue, Method, header};
+use http::{HeaderName, HeaderValue, Method, header, uri::PathAndQuery};
 use maud::html;
 
 use super::{format::parameter, page::Page};
 use crate::{
     auth::AdminPrincipal,
     error::{ApiError, ErrorReason},
-    middleware::RenderedError,
+    middleware::{RenderedError, is_foreign_link},
     state::App,
 };
 
@@ -40,7 +40,8 @@ const TRACE_OFF: &str = "The trace is off (`trace.exchanges: 0`): calls, session
     the counts of policies and hooks are not kept, and pages do not show what failed.";
 
 /// Serves the console unless the config disables it, renders pages and errors for the user, and
-/// sets the security headers.
+/// sets the security headers. A link of another site leads to a link to the same page, which the
+/// user follows: the page may show content, which is logged, and the browser may have sent no cookie.
 pub(super) async fn page_responses(
     State(app): State<App>,
     request: Request,
@@ -50,9 +51,15 @@ pub(super) async fn page_responses(
         let message = "the console is disabled by `admin.console`";
         return ApiError::new(ErrorReason::UnknownPath, message).into_response();
     }
-    let (method, target) = (request.method().clone(), request.uri().to_string());
+    let target = request.uri().path_and_query();
+    let target = target.map_or_else(String::new, PathAndQuery::to_string);
+    let method = request.method().clone();
     let principal = request.extensions().get::<AdminPrincipal>().cloned();
-    let mut response = next.run(request).await;
+    let mut response = if is_foreign_link(&request) {
+        link_page(&target).into_response()
+    } else {
+        next.run(request).await
+    };
     if let Some(page) = response.extensions_mut().remove::<Page>() {
         let is_traced = app.snapshot().config.trace.exchanges > 0;
         let page = page.with_notice((!is_traced).then_some(TRACE_OFF));
@@ -65,6 +72,15 @@ pub(super) async fn page_responses(
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// Returns a page with a link to this target.
+fn link_page(target: &str) -> Page {
+    let body = html! {
+        p { "A link of another site leads here." }
+        p { a href=(target) { "Continue to " (target) } }
+    };
+    Page::new("Link", body)
 }
 
 /// A path of the console without a page.

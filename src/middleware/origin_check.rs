@@ -18,9 +18,8 @@ const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Checks that a request comes from no web page, or from one that is allowed. A link to a page of
-/// operators may be on any page: the browser sends no cookie with it, and shows the answer to the
-/// user only.
+/// Checks that a request comes from no web page, or from one that is allowed. A link to the console
+/// may be on any page: it reaches no handler.
 ///
 /// # Errors
 ///
@@ -60,13 +59,28 @@ pub fn check_origin(
         return Err(ApiError::new(ErrorReason::ForeignHost, message));
     }
     let own = host.flatten().filter(|_| is_own);
-    let is_link =
-        listener == ListenerKind::Operators && request.method().is_safe() && is_navigation(headers);
+    let is_link = listener == ListenerKind::Operators && is_foreign_link(request);
     if !is_link && is_foreign(headers, own.as_ref(), &config.browsers, listener) {
         let message = "origin not allowed: web pages need an entry in `browsers.origins`";
         return Err(ApiError::new(ErrorReason::ForeignOrigin, message));
     }
     Ok(())
+}
+
+/// Returns whether a page of another site, or of a sibling of this one, opens a page of the console
+/// in a tab or window, no frame. For a sibling, the browser sends the cookie of a login.
+pub fn is_foreign_link(request: &Request) -> bool {
+    let (path, headers) = (request.uri().path(), request.headers());
+    let is_all = |name: HeaderName, expected: &str| {
+        let mut values = headers.get_all(name).iter().peekable();
+        values.peek().is_some() && values.all(|value| value == expected)
+    };
+    request.method().is_safe()
+        && (path == "/" || path.starts_with("/console"))
+        && !headers.contains_key(header::ORIGIN)
+        && is_all(SEC_FETCH_MODE, "navigate")
+        && is_all(SEC_FETCH_DEST, "document")
+        && !is_same_origin(headers)
 }
 
 /// Returns whether no other site can have this name: an address, or a name of this machine
@@ -83,15 +97,10 @@ fn is_own_host(host: &Authority, browsers: &Browsers) -> bool {
     is_address || name == "localhost" || browsers.hosts.iter().any(|own| own == name)
 }
 
-/// Returns whether a request without `Origin` opens a document in a tab or window, no frame.
-fn is_navigation(headers: &HeaderMap) -> bool {
-    let is_all = |name: HeaderName, expected: &str| {
-        let mut values = headers.get_all(name).iter().peekable();
-        values.peek().is_some() && values.all(|value| value == expected)
-    };
-    !headers.contains_key(header::ORIGIN)
-        && is_all(SEC_FETCH_MODE, "navigate")
-        && is_all(SEC_FETCH_DEST, "document")
+/// Returns whether no header marks a request as that of a page of another origin.
+fn is_same_origin(headers: &HeaderMap) -> bool {
+    let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
+    sites.all(|site| site == "same-origin" || site == "none")
 }
 
 /// Returns whether a web page with another origin than `own` and the allowed ones sent this.
@@ -101,7 +110,6 @@ fn is_foreign(
     browsers: &Browsers,
     listener: ListenerKind,
 ) -> bool {
-    let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
     let mut origins = headers.get_all(header::ORIGIN).iter().peekable();
     let has_origin = origins.peek().is_some();
     let is_allowed = |origin: &str| {
@@ -118,5 +126,5 @@ fn is_foreign(
     if !origins.all(|origin| origin.to_str().is_ok_and(is_allowed)) {
         return true;
     }
-    !has_origin && !sites.all(|site| site == "same-origin" || site == "none")
+    !has_origin && !is_same_origin(headers)
 }

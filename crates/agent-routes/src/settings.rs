@@ -112,15 +112,30 @@ impl Machine {
 
     /// Returns a variable of the environment that is not empty.
     pub(crate) fn variable(&self, name: &str) -> Option<Setting> {
+        self.assignment(name).filter(Setting::has_value)
+    }
+
+    /// Returns a variable of the environment, which may be empty.
+    pub(crate) fn assignment(&self, name: &str) -> Option<Setting> {
         let value = self.environment.get(name)?;
-        let setting = Setting {
+        Some(Setting {
             value: value.clone(),
             place: SettingPosition {
                 file: None,
                 key: name.to_owned(),
             },
-        };
-        (!value.is_empty()).then_some(setting)
+        })
+    }
+}
+
+impl Setting {
+    /// Returns the settings before an empty one. It hides those that it precedes.
+    pub(crate) fn until_empty(settings: impl Iterator<Item = Self>) -> impl Iterator<Item = Self> {
+        settings.take_while(Self::has_value)
+    }
+
+    fn has_value(&self) -> bool {
+        !self.value.is_empty()
     }
 }
 
@@ -216,11 +231,16 @@ impl Format {
 impl Document {
     /// Returns a text at a path of keys, if it is not empty.
     pub(crate) fn text(&self, path: &[&str]) -> Option<Setting> {
-        let text = self.value_at(path)?.as_str()?;
-        self.setting(path, text.to_owned())
+        self.assignment(path).filter(Setting::has_value)
     }
 
-    /// Returns a variable of the object `env`, if it is not empty. Numbers and booleans count as
+    /// Returns a text at a path of keys, which may be empty.
+    pub(crate) fn assignment(&self, path: &[&str]) -> Option<Setting> {
+        let text = self.value_at(path)?.as_str()?;
+        Some(self.setting(path, text.to_owned()))
+    }
+
+    /// Returns a variable of the object `env`, which may be empty. Numbers and booleans count as
     /// their texts.
     pub(crate) fn variable(&self, name: &str) -> Option<Setting> {
         let path = ["env", name];
@@ -230,7 +250,7 @@ impl Document {
             Value::Bool(value) => value.to_string(),
             Value::Null | Value::Array(_) | Value::Object(_) => return None,
         };
-        self.setting(&path, text)
+        Some(self.setting(&path, text))
     }
 
     /// Returns the keys of an object at a path, each with its value.
@@ -250,9 +270,9 @@ impl Document {
             .try_fold(&self.value, |value, key| value.get(key))
     }
 
-    fn setting(&self, path: &[&str], value: String) -> Option<Setting> {
+    fn setting(&self, path: &[&str], value: String) -> Setting {
         let place = self.place(path);
-        (!value.is_empty()).then_some(Setting { value, place })
+        Setting { value, place }
     }
 
     /// Returns the place of a path of keys.

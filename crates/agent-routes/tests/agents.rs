@@ -157,6 +157,35 @@ fn gemini_cli_prefers_the_environment_to_its_files() {
 }
 
 #[test]
+fn an_empty_setting_hides_those_that_it_precedes() {
+    let machine = TestMachine::new()
+        .program("gemini")
+        .file("home/work/project/.env", "GOOGLE_GEMINI_BASE_URL=GATEWAY\n")
+        .variable("GOOGLE_GEMINI_BASE_URL", "");
+    let ways = machine.ways("gemini-cli", "API key");
+    assert_eq!(ways, ["Out generativelanguage.googleapis.com:443"]);
+
+    let settings = r#"{"env": {"ANTHROPIC_BASE_URL": ""}}"#;
+    let machine = TestMachine::new()
+        .file("home/.claude/settings.json", settings)
+        .variable("ANTHROPIC_BASE_URL", "GATEWAY");
+    let ways = machine.ways("Claude Code", "Anthropic API");
+    assert_eq!(ways, ["Out api.anthropic.com:443"]);
+
+    let variables = "AIDER_OPENAI_API_BASE=\nOPENAI_API_BASE=\nANTHROPIC_API_BASE=\n";
+    let machine = TestMachine::new()
+        .file("home/.aider.conf.yml", "openai-api-base: GATEWAY/v1\n")
+        .file("home/work/project/.env", variables)
+        .variable("OPENAI_API_BASE", "GATEWAY/v1")
+        .variable("ANTHROPIC_API_BASE", "ELSEWHERE")
+        .variable("ANTHROPIC_BASE_URL", "GATEWAY");
+    let ways = machine.ways("aider", "OpenAI API");
+    assert_eq!(ways, ["Out api.openai.com:443"]);
+    let ways = machine.ways("aider", "Anthropic API");
+    assert_eq!(ways, ["Gateway 10.0.0.1:8787"], "another variable");
+}
+
+#[test]
 fn lines_of_an_env_file_do_not_hide_each_other() {
     let text = "NAME=My App\nTIME=it's late\na line\nGOOGLE_GEMINI_BASE_URL=GATEWAY\nOPEN='a\n";
     let machine = TestMachine::new()
@@ -353,6 +382,17 @@ fn opencode_uses_only_enabled_providers() {
     assert_eq!(machine.ways("opencode", "provider own"), ["NotInEffect "]);
 }
 
+#[test]
+fn an_enabled_provider_of_opencode_without_an_address_is_a_way_out() {
+    let config = r#"{"enabled_providers": ["openai", "groq"]}"#;
+    let machine = TestMachine::new()
+        .file("home/.config/opencode/opencode.json", config)
+        .file("home/work/project/opencode.json", &opencode_to("GATEWAY"));
+
+    assert_eq!(machine.ways("opencode", "provider groq"), ["Out "]);
+    assert_eq!(machine.report().ways_out(), 1);
+}
+
 /// Returns a config of opencode with a base URL.
 fn opencode_to(address: &str) -> String {
     format!(r#"{{"provider": {{"openai": {{"options": {{"baseURL": "{address}"}}}}}}}}"#)
@@ -418,6 +458,16 @@ fn aider_reads_the_folder_its_repository_and_the_home_only() {
         "Gateway 10.0.0.1:8787",
         "aider reads the file of the repository last"
     );
+}
+
+#[test]
+fn the_base_url_of_the_environment_precedes_the_option_of_aider() {
+    let machine = TestMachine::new()
+        .file("home/.aider.conf.yml", "openai-api-base: GATEWAY/v1\n")
+        .variable("OPENAI_BASE_URL", "ELSEWHERE/v1");
+
+    let expected = ["Out 203.0.113.9:9000", "NotInEffect 10.0.0.1:8787"];
+    assert_eq!(machine.ways("aider", "OpenAI API"), expected);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     hash_chain::LineLink,
-    log_file::read_line,
+    log_file::{last_line, read_line},
     reader::{LogSegment, log_segments},
 };
 
@@ -91,7 +91,11 @@ pub fn read_batch(
         if let Some(after) = after.filter(|_| Some(index) == current) {
             match offset_behind(reader, after)? {
                 Some(behind) => offset = behind,
-                None => return read_batch(path, None, limits),
+                None if first_seq == after.file || reaches(reader, after.seq)? => {
+                    return read_batch(path, None, limits);
+                }
+                // The file that had the line was moved away.
+                None => (),
             }
         }
         let next_seq = next_seq.unwrap_or_default();
@@ -123,6 +127,12 @@ fn offset_behind(reader: &mut BufReader<File>, position: &ReadPosition) -> io::R
         |link: &LineLink| link.head.seq == position.seq && link.head.hash == position.hash;
     let behind = position.offset + bytes.len() as u64 + 1;
     Ok(link.filter(is_same).map(|_| behind))
+}
+
+/// Returns whether the last intact line of a file has this sequence number or a greater one.
+fn reaches(reader: &BufReader<File>, seq: u64) -> io::Result<bool> {
+    let last = last_line(reader.get_ref())?;
+    Ok(last.is_some_and(|(_, head)| head.seq >= seq))
 }
 
 /// Reads the intact lines of a file from an offset on, and from `next_seq` on.
@@ -361,11 +371,27 @@ mod tests {
             hash: "f".repeat(64),
         };
 
-        // Also if the file of the position has another first line than any file of this log.
-        for (file, seq) in [(1, 1), (3, 5)] {
+        // Also if the file of the position has another first line than any file of this log, or if
+        // this log is shorter.
+        for (file, seq) in [(1, 1), (3, 5), (4, 9)] {
             let after = Some(position(file, seq));
             assert_eq!(read_all(&path, after, ALL), ((1..=6).collect(), 0));
         }
+    }
+
+    #[test]
+    fn reading_continues_if_the_file_of_the_position_is_moved_away() {
+        let folder = log(3);
+        let path = folder.path().join("log");
+        let mut after = None;
+        for _ in 0..2 {
+            let batch = read_batch(&path, after.as_ref(), ALL).unwrap();
+            after = batch.lines.last().map(|line| line.position.clone());
+        }
+
+        fs::remove_file(rotated_path(&path, 4)).unwrap();
+
+        assert_eq!(read_all(&path, after, ALL), ((7..=9).collect(), 0));
     }
 
     #[test]

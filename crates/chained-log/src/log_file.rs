@@ -363,7 +363,7 @@ pub(crate) fn open(path: &Path) -> io::Result<Option<File>> {
 
 /// Returns the last intact line: the offset of its end, and its position in the chain.
 /// Bytes after it are what a crash left.
-fn last_line(file: &File) -> io::Result<Option<(u64, ChainHead)>> {
+pub(crate) fn last_line(file: &File) -> io::Result<Option<(u64, ChainHead)>> {
     let size = file.metadata()?.len();
     let mut end = size;
     while end > 0 && size - end < MAX_TORN_BYTES {

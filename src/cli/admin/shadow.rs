@@ -139,11 +139,14 @@ impl ShadowArgs {
 /// If there is another one, or none any more.
 fn is_ended(status: &Value, started: &Value) -> Result<bool, Failure> {
     let is_same = |name| text(status, name) == text(started, name);
-    if !(is_same("to") && is_same("started")) {
-        let message = "another shadow was started in the place of this one";
-        return Err(Failure::Failed(message.to_owned()));
-    }
-    Ok(text(status, "state") != "running")
+    let message = match text(status, "state") {
+        "none" => "the shadow has no result: the gateway was restarted",
+        _ if !(is_same("to") && is_same("started")) => {
+            "another shadow was started in the place of this one"
+        }
+        state => return Ok(state != "running"),
+    };
+    Err(Failure::Failed(message.to_owned()))
 }
 
 fn parse_positive(text: &str) -> Result<Duration, String> {

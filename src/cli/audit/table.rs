@@ -68,7 +68,7 @@ const LABELLED_VALUES: [(&str, &str); 15] = [
     ("status", "/status"),
     ("method", "/method"),
     ("operation", "/operation"),
-    ("path", "/path/text"),
+    ("path", "/path"),
     ("requests", "/requests"),
     ("model", "/model"),
     ("upstream", "/upstream"),
@@ -117,16 +117,14 @@ pub(super) fn text_line(line: &Value) -> String {
             line_text = format!("{line_text} {name}={}", escape(&value));
         }
     }
-    if let Some(reason) = line.pointer("/reason/text").and_then(Value::as_str) {
-        line_text = format!("{line_text} {reason:?}");
-    }
     line_text
 }
 
-/// Returns a value as text; empty for an object, such as the hash of a reason.
+/// Returns a value as text. Of an object, such as the reason of a denial, its `text` counts.
 fn text(line: &Value, pointer: &str) -> String {
     match line.pointer(pointer) {
-        None | Some(Value::Null | Value::Object(_)) => String::new(),
+        None | Some(Value::Null) => String::new(),
+        Some(Value::Object(_)) => text(line, &format!("{pointer}/text")),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     }

@@ -13,7 +13,7 @@ use crate::{
     config::AdminRole,
     console::{
         call_row::{LIST as CALLS, verdict_badge},
-        format::{calls_with, config_line, item_address, parameter},
+        format::{calls_with, config_line, item_address, parameter, with_parameter},
         page::Page,
         pages::{
             call::{NO_CONTENT_OF_EVENTS, unknown_call},
@@ -21,6 +21,7 @@ use crate::{
         },
     },
     error::ApiError,
+    event::Action,
     observe::trace::{DenialGroup, RecordKind},
     state::{App, Snapshot},
     view::{
@@ -98,27 +99,39 @@ pub(in crate::console) async fn test_of_call(
 
 /// Returns the callers with their denials by all rules, the most frequent first.
 fn by_caller(groups: &[DenialGroup]) -> Markup {
-    let mut callers: BTreeMap<&str, u64> = BTreeMap::new();
-    for (caller, count) in groups.iter().flat_map(|group| &group.callers) {
-        *callers.entry(&**caller).or_default() += count;
+    let mut callers: BTreeMap<&str, (u64, Option<Action>)> = BTreeMap::new();
+    for group in groups {
+        for (caller, count) in &group.callers {
+            let first = (0, Some(group.action));
+            let (total, action) = callers.entry(&**caller).or_insert(first);
+            *total += count;
+            *action = action.filter(|action| *action == group.action);
+        }
     }
-    let mut callers: Vec<(&str, u64)> = callers.into_iter().collect();
-    callers.sort_by_key(|(_, count)| Reverse(*count));
+    let mut callers: Vec<_> = callers.into_iter().collect();
+    callers.sort_by_key(|(_, (count, _))| Reverse(*count));
     let others: u64 = groups.iter().map(|group| group.other_callers).sum();
     html! {
         h2 { "By caller" }
         ul aria-label="Denials by caller" {
-            @for (caller, count) in callers { li { (caller_count(caller, count)) } }
+            @for (caller, (count, action)) in callers {
+                @let verdict = action.map(|action| parameter("verdict", action.as_str()));
+                li { (caller_count(caller, count, verdict.as_slice())) }
+            }
             @if others > 0 { li { "others × " (others) } }
         }
     }
 }
 
-/// Returns a caller with a link to its calls, and the number of its denials.
-fn caller_count(caller: &str, count: u64) -> Markup {
+/// Returns a caller with a link to its calls under these conditions, and the number of its denials.
+fn caller_count(caller: &str, count: u64, conditions: &[String]) -> Markup {
+    let calls = calls_with("caller", caller);
+    let calls = conditions
+        .iter()
+        .fold(calls, |calls, condition| with_parameter(&calls, condition));
     html! {
         @if caller.is_empty() { "without authentication" } @else {
-            a href=(calls_with("caller", caller)) { (caller) }
+            a href=(calls) { (caller) }
         }
         " × " (count)
     }
@@ -148,10 +161,14 @@ fn denial_group(group: &DenialGroup, id: Option<String>, snapshot: &Snapshot) ->
 fn callers(group: &DenialGroup) -> Markup {
     let mut callers: Vec<_> = group.callers.iter().collect();
     callers.sort_by_key(|(_, count)| Reverse(**count));
+    let conditions = [
+        parameter("verdict", group.action.as_str()),
+        parameter("rule", &group.rule),
+    ];
     html! {
         @for (index, (caller, count)) in callers.iter().enumerate() {
             @if index > 0 { ", " }
-            (caller_count(caller, **count))
+            (caller_count(caller, **count, &conditions))
         }
         @if group.other_callers > 0 { ", others × " (group.other_callers) }
     }

@@ -1,10 +1,7 @@
 //! The place of the shadow in the gateway: the collector of its exchanges, and requests of
 //! operators to its task.
 
-use std::{
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -23,7 +20,7 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(50);
 /// The place of the shadow in the gateway.
 #[derive(Debug)]
 pub struct ShadowSlot {
-    collector: RwLock<Option<Arc<ExchangeCollector>>>,
+    collector: Mutex<Option<Arc<ExchangeCollector>>>,
     config_changed: Notify,
     requests: mpsc::Sender<ShadowRequest>,
     /// The end of `requests`, until the task is started.
@@ -107,7 +104,7 @@ impl Default for ShadowSlot {
     fn default() -> Self {
         let (requests, receiver) = mpsc::channel(MAX_REQUESTS);
         Self {
-            collector: RwLock::default(),
+            collector: Mutex::default(),
             config_changed: Notify::new(),
             requests,
             unstarted: Mutex::new(Some(receiver)),
@@ -118,14 +115,12 @@ impl Default for ShadowSlot {
 impl ShadowSlot {
     /// Returns the collector of the shadow that is running.
     pub fn collector(&self) -> Option<Arc<ExchangeCollector>> {
-        let collector = self.collector.read();
-        collector.unwrap_or_else(PoisonError::into_inner).clone()
+        self.collector.lock().clone()
     }
 
     /// Sets the collector of the exchanges that begin from now on.
     pub fn set_collector(&self, collector: Option<Arc<ExchangeCollector>>) {
-        let current = self.collector.write();
-        *current.unwrap_or_else(PoisonError::into_inner) = collector;
+        *self.collector.lock() = collector;
     }
 
     /// Wakes the task because another config is in use.

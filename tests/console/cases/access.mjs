@@ -121,6 +121,21 @@ export function accessTests(suite) {
     });
   });
 
+  it("a link of another site leads to the page of a user who is logged in", async () => {
+    const { browser, fixture: { gateway } } = suite;
+    const window = await Window.open(browser, gateway, { user: "vera" });
+    const { page } = window;
+    // The same site, to which the browser sends the cookie, and another site.
+    for (const host of ["127.0.0.1", "localhost"]) {
+      await page.goto(await serveForeignPage(gateway.admin, host, ""));
+      await page.getByRole("link", { name: "the rules" }).click();
+      await page.getByRole("heading", { name: "Link", level: 1 }).waitFor();
+      await page.getByRole("link", { name: "Continue to /console/rules" }).click();
+      await page.getByRole("heading", { name: "Policies and hooks", level: 1 }).waitFor();
+    }
+    await window.context.close();
+  });
+
   it("a page of another origin can neither change, read nor frame anything", async () => {
     const { browser, fixture: { gateway } } = suite;
     const before = (await gateway.get("/config")).revisions.length;
@@ -152,6 +167,7 @@ export function accessTests(suite) {
 async function serveForeignPage(admin, host, csrf) {
   const html = `<!doctype html><title>foreign</title>
     <form id="forged" method="post" action="${admin}/console/config/reload"><input name="csrf" value="${csrf}"></form>
+    <a href="${admin}/console/rules">the rules</a>
     <iframe src="${admin}/console/config"></iframe>`;
   const server = createServer((_request, response) => {
     response.setHeader("content-type", "text/html");

@@ -161,8 +161,9 @@ export function accessibilityTests(suite) {
   it("at 400 % zoom no page is wider than the window, only tables scroll", async () => {
     const { browser, fixture } = suite;
     const viewport = { width: 320, height: 256 };
-    await withWindow(browser, fixture.gateway, { user: "olga", viewport, deviceScaleFactor: 4 }, async (page) => {
+    await withWindow(browser, fixture.gateway, { user: "olga", viewport, deviceScaleFactor: 4 }, async (page, window) => {
       for (const [name, address] of [...pages(fixture), ["login", "/console/login"]]) {
+        if (name === "login") await window.context.clearCookies();
         await page.goto(address);
         await openDetails(page);
         const wide = await page.evaluate(() => {

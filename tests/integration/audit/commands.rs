@@ -252,6 +252,21 @@ fn show_and_csv_have_the_subject_of_administrative_lines() {
     }
 }
 
+#[test]
+fn show_and_csv_have_the_reason_of_a_denial() {
+    let folder = TempDir::new().unwrap();
+    let reason = json!({ "bytes": 8, "sha256": "S", "text": "no shell" });
+    let line = json!({ "seq": 1, "kind": "event", "verdict": "deny", "reason": reason });
+    fs::write(folder.path().join("audit.jsonl"), format!("{line}\n")).unwrap();
+
+    let (_, shown, _) = run(&["audit", "show", "audit.jsonl"], folder.path());
+    let export = ["audit", "export", "audit.jsonl", "--format", "csv"];
+    let (_, table, _) = run(&export, folder.path());
+
+    assert!(shown.contains("deny reason=no shell"), "{shown}");
+    assert!(table.trim_end().ends_with(",no shell"), "{table}");
+}
+
 #[tokio::test]
 async fn calls_that_hookgate_refused_are_denied_in_a_siem() {
     let upstream = Upstream::mock().await;

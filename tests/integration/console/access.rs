@@ -301,7 +301,7 @@ async fn every_response_has_the_security_headers() {
 
     for (path, status) in [
         ("/console/", 200),
-        ("/console/login", 200),
+        ("/console/login", 303),
         ("/console/nowhere", 403),
         ("/console/calls/unknown", 404),
         ("/console", 303),
@@ -352,20 +352,38 @@ async fn unknown_session_cookies_are_refused() {
 }
 
 #[tokio::test]
-async fn a_link_of_another_site_opens_a_page_and_nothing_else() {
+async fn the_login_page_leads_on_if_the_user_is_logged_in() {
     let upstream = Upstream::mock().await;
-    let gateway = TestGateway::start(&upstream, "").await;
+    let gateway = with_users(&upstream, "").await;
+    let browser = logged_in(&gateway, "vera").await;
+
+    let login = browser.get("/console/login?next=/console/calls").await;
+
+    assert_eq!(login.status, 303);
+    assert_eq!(login.header("location"), "/console/calls");
+}
+
+#[tokio::test]
+async fn a_link_of_another_site_leads_to_a_link_and_nothing_else() {
+    let upstream = Upstream::mock().await;
+    let open = TestGateway::start(&upstream, "").await;
+    let closed = with_users(&upstream, "").await;
     let send = async |agent: Agent, path: &str, site: &str, mode: &str, dest: &str| {
         let agent = agent.sending("sec-fetch-site", site);
         let agent = agent.sending("sec-fetch-mode", mode);
-        agent.sending("sec-fetch-dest", dest).get(path).await.status
+        agent.sending("sec-fetch-dest", dest).get(path).await
     };
-    let operator = || gateway.operator();
 
     for site in ["cross-site", "same-site"] {
-        for path in ["/console/", "/console/calls", "/overview"] {
-            let opened = send(operator(), path, site, "navigate", "document").await;
-            assert_eq!(opened, 200, "{site} {path}");
+        for gateway in [&open, &closed] {
+            for path in ["/", "/console/", "/console/calls?a=%22&b", "/console/login"] {
+                let operator = gateway.operator();
+                let page = send(operator, path, site, "navigate", "document").await;
+                assert_eq!(page.status, 200, "{site} {path}");
+                let link = format!("<a href=\"{}\">Continue to ", path.replace('&', "&amp;"));
+                assert!(page.text().contains(&link), "{site} {}", page.text());
+                assert!(page.text().contains("<h1>Link</h1>"), "{site} {path}");
+            }
         }
         for (mode, dest) in [
             ("navigate", "iframe"),
@@ -375,13 +393,18 @@ async fn a_link_of_another_site_opens_a_page_and_nothing_else() {
             ("cors", "empty"),
             ("cors", "document"),
         ] {
-            let refused = send(operator(), "/console/", site, mode, dest).await;
-            assert_eq!(refused, 403, "{site} {mode} {dest}");
+            let refused = send(open.operator(), "/console/", site, mode, dest).await;
+            assert_eq!(refused.status, 403, "{site} {mode} {dest}");
         }
-        let agent = gateway.agent();
-        let refused = send(agent, "/v1beta/models", site, "navigate", "document").await;
-        assert_eq!(refused, 403, "{site}");
-        let form = operator().sending("sec-fetch-site", site);
+        for (agent, path) in [
+            (open.operator(), "/overview"),
+            (open.agent(), "/v1beta/models"),
+            (open.agent(), "/console/"),
+        ] {
+            let refused = send(agent, path, site, "navigate", "document").await;
+            assert_eq!(refused.status, 403, "{site} {path}");
+        }
+        let form = open.operator().sending("sec-fetch-site", site);
         let form = form.sending("sec-fetch-mode", "navigate");
         let form = form.sending("sec-fetch-dest", "document");
         assert_eq!(form.post("/reload", "").await.status, 403, "{site}");

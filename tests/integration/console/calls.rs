@@ -291,6 +291,51 @@ async fn content_is_shown_to_investigators_and_every_view_is_logged() {
 }
 
 #[tokio::test]
+async fn a_link_of_another_site_views_no_content() {
+    let upstream = Upstream::mock().await;
+    let config = format!(
+        "audit: {{ path: audit.jsonl }}\ntrace: {{ content: {{ denied_or_edited: true }} }}\n{}",
+        hook::config(&[("BeforeModel", hook::denying("guard", "no"))])
+    );
+    let gateway = with_users(&upstream, &config).await;
+    let investigator = gateway.operator();
+    let investigator = investigator.sending("authorization", "Bearer ivan-token");
+    let answer = gateway.agent().generate("m", &prompt("an apple")).await;
+    let id = answer.header("x-hookgate-request-id");
+    let own = format!("/calls/{id}/content?reason=own");
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    while investigator.get(&own).await.status != 200 {
+        assert!(Instant::now() < deadline, "no content is kept");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+
+    for site in ["cross-site", "same-site"] {
+        let link = investigator.clone().sending("sec-fetch-site", site);
+        let link = link.sending("sec-fetch-mode", "navigate");
+        let link = link.sending("sec-fetch-dest", "document");
+        for path in [
+            format!("/calls/{id}/content?reason=chosen"),
+            format!("/console/calls/{id}?content=1"),
+            format!("/console/calls/{id}/test"),
+            format!("/console/try?call={id}"),
+        ] {
+            let answer = link.get(&path).await;
+            assert!(!answer.text().contains("apple"), "{site} {path}");
+        }
+    }
+
+    let path = gateway.path("audit.jsonl");
+    let _folder = gateway.stop_and_keep_files().await;
+    let log = std::fs::read_to_string(path).unwrap();
+    let lines = log
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let views: Vec<Value> = lines.filter(|line| line["kind"] == "viewed").collect();
+    let reasons: Vec<&Value> = views.iter().map(|view| &view["because"]).collect();
+    assert_eq!(reasons, [&json!("own")]);
+}
+
+#[tokio::test]
 async fn a_test_generated_from_a_denial_passes_unchanged() {
     let upstream = upstream_with_answers(&[
         tool_call_answer("run_shell_command", &json!({ "command": "ls" })),
@@ -799,7 +844,10 @@ async fn denials_by_caller_count_callers_that_a_group_does_not_list() {
     let (list, _) = list.split_once("</ul>").unwrap();
     assert_eq!(list.matches(" × 1").count(), 16, "{list}");
     assert!(list.contains("<li>others × 2</li>"), "{list}");
-    assert!(list.contains("?caller=caller-0\""), "{list}");
+    let link = "?caller=caller-0&amp;verdict=deny";
+    assert!(list.contains(&format!("{link}\"")), "{list}");
+    let of_group = format!("{link}&amp;rule=prompt_guard\"");
+    assert!(page.contains(&of_group), "{page}");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! aider, which calls models through LiteLLM: variables, `.env` files, which precede them, its
-//! own config, which precedes both, and variables of its own (`AIDER_…`), which precede all.
+//! own config, which precedes both, and variables of its own (`AIDER_…`), which precede all but
+//! `OPENAI_BASE_URL`.
 
 use std::path::Path;
 
@@ -18,10 +19,9 @@ pub(super) const AGENT: Agent = Agent {
     routes,
 };
 
-/// Model API, key of its base URL in the config, variables with it, variable with a key, host.
+/// Model API, variables with its base URL in the order of LiteLLM, variable with a key, host.
 type Api = (
     &'static str,
-    Option<&'static str>,
     &'static [&'static str],
     &'static str,
     &'static str,
@@ -30,26 +30,26 @@ type Api = (
 const APIS: [Api; 3] = [
     (
         "Anthropic API",
-        None,
         &["ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"],
         "ANTHROPIC_API_KEY",
         hosts::ANTHROPIC,
     ),
     (
         "OpenAI API",
-        Some("openai-api-base"),
-        &["OPENAI_API_BASE", "OPENAI_BASE_URL"],
+        &["OPENAI_BASE_URL", "OPENAI_API_BASE"],
         "OPENAI_API_KEY",
         hosts::OPENAI,
     ),
     (
         "Gemini API",
-        None,
         &["GEMINI_API_BASE"],
         "GEMINI_API_KEY",
         hosts::GEMINI,
     ),
 ];
+
+/// The only base URL that aider has an option for: its variable and its key in the config.
+const BASE_URL_OPTION: (&str, &str) = ("OPENAI_API_BASE", "openai-api-base");
 
 /// Files of aider in the order of their precedence, and the environment.
 struct AiderSettings<'a> {
@@ -60,12 +60,11 @@ struct AiderSettings<'a> {
 
 fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
     let settings = AiderSettings::read(reader);
-    let route = |(login, key, names, credential, host): Api| {
-        let own = key.map(|key| settings.option(key)).into_iter().flatten();
-        let shared = names.iter().flat_map(|name| settings.variable(name));
+    let route = |(login, names, credential, host): Api| {
+        let addresses = names.iter().flat_map(|name| settings.variable(name));
         let credentials = settings.variable(credential);
         Route {
-            settings: own.chain(shared).collect(),
+            settings: addresses.collect(),
             credentials: credentials.map(|setting| setting.place).collect(),
             ..Route::new(login, Destination::https(host))
         }
@@ -91,22 +90,29 @@ impl<'a> AiderSettings<'a> {
         }
     }
 
+    /// Returns the values of a variable when aider calls a model. Its option precedes it, unless
+    /// that is empty.
+    fn variable(&self, name: &str) -> impl Iterator<Item = Setting> {
+        let (with_option, key) = BASE_URL_OPTION;
+        let option = (name == with_option).then(|| self.option(key));
+        let option = option.into_iter().flatten();
+        let assigned = self.set_env(name).into_iter().chain(self.inherited(name));
+        option.chain(Setting::until_empty(assigned))
+    }
+
     /// Returns the values of an option, which a variable of its name precedes.
     fn option(&self, key: &str) -> impl Iterator<Item = Setting> {
         let name = format!("AIDER_{}", key.replace('-', "_").to_uppercase());
-        let configured = self.configs.iter().filter_map(|file| file.text(&[key]));
-        self.inherited(&name).into_iter().chain(configured)
+        let configured = self.configs.iter();
+        let configured = configured.filter_map(|file| file.assignment(&[key]));
+        Setting::until_empty(self.inherited(&name).into_iter().chain(configured))
     }
 
-    /// Returns the values of a variable when aider calls a model.
-    fn variable(&self, name: &str) -> impl Iterator<Item = Setting> {
-        self.set_env(name).into_iter().chain(self.inherited(name))
-    }
-
-    /// Returns the values of a variable when aider reads its options.
+    /// Returns the assignments of a variable when aider reads its options.
     fn inherited(&self, name: &str) -> Vec<Setting> {
-        let files = self.env_files.iter().filter_map(|file| file.text(&[name]));
-        files.chain(self.machine.variable(name)).collect()
+        let files = self.env_files.iter();
+        let files = files.filter_map(|file| file.assignment(&[name]));
+        files.chain(self.machine.assignment(name)).collect()
     }
 
     /// Returns the variable that the first list `set-env` of a config sets; its last line counts.

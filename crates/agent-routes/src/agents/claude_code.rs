@@ -18,7 +18,7 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
     let files = settings_files(reader);
     let find = |name: &str| -> Vec<Setting> {
         let files = files.iter().filter_map(|file| file.variable(name));
-        files.chain(reader.machine.variable(name)).collect()
+        Setting::until_empty(files.chain(reader.machine.assignment(name))).collect()
     };
     let first = |name: &str| find(name).into_iter().next();
     let mut credentials: Vec<SettingPosition> = [

@@ -47,9 +47,9 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
     let (first, others) = files.split_at(files.len().min(1));
     let enforced = enforced_type(reader);
     let find = |name: &str| {
-        let environment = reader.machine.variable(name);
+        let environment = reader.machine.assignment(name).into_iter();
         let files = first.iter().filter_map(|file| file.text(&[name]));
-        environment.into_iter().chain(files).collect::<Vec<_>>()
+        Setting::until_empty(environment.chain(files)).collect::<Vec<_>>()
     };
     let places = |name: &str| find(name).into_iter().map(|setting| setting.place);
     let home = |path: &str| SettingPosition::of_file(reader.machine.home.join(path));

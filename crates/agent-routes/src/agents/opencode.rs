@@ -45,7 +45,10 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
         .iter()
         .flat_map(|file| file.entries(&[]))
         .map(|(name, _)| name.clone());
-    let providers: BTreeSet<String> = built_in.chain(named).chain(logged_in).collect();
+    let enabled = only.iter().flat_map(|(names, _)| names);
+    let enabled = enabled.map(|name| (*name).to_owned());
+    let providers = built_in.chain(named).chain(logged_in).chain(enabled);
+    let providers: BTreeSet<String> = providers.collect();
     let mut routes: Vec<Route> = Vec::new();
     for provider in &providers {
         let known = PROVIDERS.iter().find(|(name, ..)| name == provider);

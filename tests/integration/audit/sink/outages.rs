@@ -368,6 +368,38 @@ async fn lines_removed_by_rotation_before_they_were_sent_are_counted_as_lost() {
 }
 
 #[tokio::test]
+async fn a_log_whose_active_file_is_moved_away_is_sent_once() {
+    let (upstream, sink) = (Upstream::mock().await, Sink::start().await);
+    let folder = TempDir::new().unwrap();
+    let audit = format!("rotate: {{ size: 4KiB, keep: 100 }}, {}", sink.setting(""));
+    fs::write(
+        folder.path().join("hookgate.yaml"),
+        config(&upstream, &audit),
+    )
+    .unwrap();
+    let (served, agent, operator) = serve(folder.path());
+    call_concurrently(&agent.base, 10).await;
+    wait_until_caught_up(&operator).await;
+    let log = folder.path().join("audit.jsonl");
+    let before = lines(&log);
+    assert!(chained_log::rotated_files(&log).unwrap().len() > 1);
+
+    fs::rename(&log, folder.path().join("moved.jsonl")).unwrap();
+    call_concurrently(&agent.base, 1).await;
+    wait_until_caught_up(&operator).await;
+    call_concurrently(&agent.base, 1).await;
+    wait_until_caught_up(&operator).await;
+
+    let lost = "hookgate_audit_sink_lines_total{outcome=\"lost\"}";
+    assert_eq!(metric(&operator, lost).await, Some(0));
+    stop(served).await;
+    let all = [before, lines(&log)].concat();
+    let unique: HashSet<&String> = all.iter().collect();
+    assert_eq!(sink.lines().len(), unique.len());
+    sink.verified();
+}
+
+#[tokio::test]
 async fn another_endpoint_continues_where_the_first_stopped() {
     let upstream = Upstream::mock().await;
     let (first, second) = (Sink::start().await, Sink::start().await);
