@@ -8,6 +8,17 @@ use crate::dialect::{
     openai_responses::fields::{ARGUMENTS, CALL_ID, ID, INPUT, NAME, NAMESPACE, TYPE},
 };
 
+/// Fields of calls that hold no text, beside their arguments.
+pub const CALL_FIELDS: &[&str] = &[
+    "call_id",
+    "execution",
+    "id",
+    "name",
+    "namespace",
+    "status",
+    "type",
+];
+
 /// Kind of a tool that the agent runs: how it is declared, called and answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolCallKind {
@@ -194,6 +205,16 @@ pub fn server_prefix(namespace: &str) -> String {
 pub fn name_within<'a>(namespace: Option<&str>, name: &'a str) -> &'a str {
     let prefix = server_prefix(namespace.unwrap_or_default());
     name.strip_prefix(&prefix).unwrap_or(name)
+}
+
+/// Returns the part of a call.
+pub fn call_part(kind: ToolCallKind, item: &Document) -> Result<Value> {
+    let call = json!({
+        "id": call_id(item)?,
+        "name": kind.name(item)?,
+        "args": kind.arguments(item)?,
+    });
+    Ok(json!({ "functionCall": call }))
 }
 
 /// Returns the text of a function's arguments.

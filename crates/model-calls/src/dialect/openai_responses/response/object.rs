@@ -127,7 +127,11 @@ pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>> {
     }
     let mut items = current_items(&part.document)?;
     if !items.is_empty() {
-        items.iter_mut().try_for_each(remove_unseen)?;
+        for item in &mut items {
+            if OutputKind::of(item)? == OutputKind::Reasoning {
+                remove_seen(item)?;
+            }
+        }
         return Ok(items);
     }
     let Some(call) = part.document.child(&["functionCall"])? else {
@@ -145,14 +149,12 @@ pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>> {
     }))?])
 }
 
-/// Removes what hooks did not see of an item as it came from upstream: fields that hookgate does
-/// not interpret, and texts of reasoning, which they saw and may have edited as parts of their own.
-fn remove_unseen(item: &mut Document) -> Result<()> {
-    if OutputKind::of(item)? == OutputKind::Reasoning {
-        item.set(SUMMARY, &json!([]))?;
-        item.remove(CONTENT)?;
-    }
-    visit_item(item, &mut |object, known| remove_labels(object, known))
+/// Removes from reasoning as it came from upstream what hooks see elsewhere and may have edited
+/// there: its texts, and fields that hookgate does not interpret.
+fn remove_seen(reasoning: &mut Document) -> Result<()> {
+    reasoning.set(SUMMARY, &json!([]))?;
+    reasoning.remove(CONTENT)?;
+    visit_item(reasoning, &mut |object, known| remove_labels(object, known))
 }
 
 /// Returns the response of a view without an original.

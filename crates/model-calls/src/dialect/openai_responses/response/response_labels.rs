@@ -5,6 +5,7 @@ use crate::dialect::{
     document::Document,
     error::Result,
     openai_responses::{
+        calls::CALL_FIELDS,
         fields::{OUTPUT, USAGE},
         response::item::{BLOCK_LISTS, OutputKind, text_field},
     },
@@ -57,17 +58,6 @@ const MESSAGE_FIELDS: &[&str] = &[
     "role",
     "status",
     "summary",
-    "type",
-];
-
-/// Fields of calls that hold no text, beside their arguments.
-const CALL_FIELDS: &[&str] = &[
-    "call_id",
-    "execution",
-    "id",
-    "name",
-    "namespace",
-    "status",
     "type",
 ];
 
