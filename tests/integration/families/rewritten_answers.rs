@@ -149,3 +149,18 @@ async fn calls_of_a_response_keep_their_safety_checks_and_their_caller() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_response_keeps_its_settings_and_its_token_counts() {
+    for cause in CAUSES {
+        let (mut last, first) = receive(cause, &json!([message(SECRET)])).await;
+
+        assert!(last.to_string().contains("REDACTED"), "{cause:?}: {last}");
+        last["output"] = json!([]);
+        assert_eq!(last, response(&json!([])), "{cause:?}");
+        if cause == Cause::Masked {
+            (last["status"], last["usage"]) = ("in_progress".into(), Value::Null);
+            assert_eq!(first, last, "{cause:?}");
+        }
+    }
+}

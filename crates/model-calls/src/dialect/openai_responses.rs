@@ -102,7 +102,7 @@ impl Dialect for OpenAiResponses {
     }
 
     fn close_response(&self, response: &ResponseDocument) -> Result<Bytes> {
-        let view = ChunkView::read(response.document())?;
+        let view = ChunkView::of(response)?;
         let original = response.original_events().and_then(|events| events.first());
         response::close_response(original, &view)
     }
