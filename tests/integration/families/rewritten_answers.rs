@@ -164,3 +164,38 @@ async fn a_response_keeps_its_settings_and_its_token_counts() {
         }
     }
 }
+
+/// The last token counts that an agent receives if the model reports these.
+async fn counts(family: Family, cause: Cause, usage: &Value) -> Value {
+    let parts = [Part::text(&["key ", SECRET])];
+    let mut body = family.whole(&parts);
+    body["usage"] = usage.clone();
+    let stream = family.events(&parts);
+    let counts = if family == Family::Chat {
+        let event = json!({ "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1,
+            "model": "m", "choices": [], "usage": usage });
+        stream.replace("data: [DONE]", &format!("data: {event}\n\ndata: [DONE]"))
+    } else {
+        stream.replace(r#"{"output_tokens":4}"#, &usage.to_string())
+    };
+    let answer = ask(family, cause, body, counts).await;
+    let documents = documents(cause, &answer);
+    let mut usages = documents.iter().rev().map(|document| &document["usage"]);
+    usages.find(|usage| !usage.is_null()).unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_completion_keeps_the_details_of_its_token_counts() {
+    let usage = json!({
+        "prompt_tokens": 30, "prompt_tokens_details": { "cached_tokens": 20 },
+        "completion_tokens": 4, "completion_tokens_details": { "reasoning_tokens": 1 },
+        "total_tokens": 34,
+    });
+    for cause in CAUSES {
+        assert_eq!(
+            counts(Family::Chat, cause, &usage).await,
+            usage,
+            "{cause:?}"
+        );
+    }
+}
