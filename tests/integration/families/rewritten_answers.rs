@@ -199,3 +199,20 @@ async fn a_completion_keeps_the_details_of_its_token_counts() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_message_keeps_the_details_of_its_token_counts() {
+    let iterations = json!([
+        { "type": "compaction", "input_tokens": 180_000, "output_tokens": 3500 },
+        { "type": "message", "input_tokens": 30, "output_tokens": 4,
+            "cache_creation": { "ephemeral_5m_input_tokens": 0 } },
+    ]);
+    let usage = json!({
+        "input_tokens": 30, "output_tokens": 4, "server_tool_use": { "web_search_requests": 2 },
+        "iterations": iterations,
+    });
+    for cause in CAUSES {
+        let counts = counts(Family::Anthropic, cause, &usage).await;
+        assert_eq!(counts, usage, "{cause:?}");
+    }
+}
