@@ -11,8 +11,8 @@ const KEYS: [&[u8]; 3] = [b"\"usage\"", b"\"usageMetadata\"", b"\"usage_metadata
 /// Bytes at the end of a piece in which a key may be cut, with its colon and blanks.
 const MAX_KEY_BYTES: usize = 32;
 
-/// Bytes of a usage that are kept.
-const MAX_USAGE_BYTES: usize = 1024;
+/// Bytes of a usage that are kept. That of Anthropic's API may list the counts of many iterations.
+const MAX_USAGE_BYTES: usize = 8 * 1024;
 
 /// Counts by the names of all APIs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -114,25 +114,36 @@ impl UsageScanner {
 
 impl ReportedTokens {
     /// Reads the object that a JSON text begins with, which may be cut.
+    ///
+    /// The counts of Anthropic's API leave out iterations such as a compaction, so that the sums of
+    /// all `iterations` count.
     pub fn parse(json: &[u8]) -> Self {
-        let mut reported = Self::default();
+        let (mut reported, mut iterations) = (Self::default(), Self::default());
         let (mut depth, mut name) = (0_usize, &[][..]);
+        let mut is_iteration = false;
         let mut rest = json;
         loop {
             let quote = memchr(b'"', rest).unwrap_or(rest.len());
             let (outside, quoted) = rest.split_at(quote);
-            if let Some(count) = reported.count(name, depth) {
-                *count = number_after_colon(outside).or(*count);
+            let count = if is_iteration {
+                iterations.count(name, depth.saturating_sub(1))
+            } else {
+                reported.count(name, depth)
+            };
+            if let (Some(count), Some(number)) = (count, number_after_colon(outside)) {
+                *count = sum([count.filter(|_| is_iteration), Some(number), None]);
             }
             for byte in outside {
                 match byte {
                     b'{' => depth += 1,
                     b'}' => depth = depth.saturating_sub(1),
+                    b'[' if depth == 1 => is_iteration = name == b"iterations",
+                    b']' if depth == 1 => is_iteration = false,
                     _ => (),
                 }
             }
             let Some(quoted) = quoted.get(1..).filter(|_| depth > 0) else {
-                return reported;
+                return reported.max(iterations);
             };
             let end = memchr(b'"', quoted).unwrap_or(quoted.len());
             name = prefix(quoted, end);
@@ -282,7 +293,8 @@ mod tests {
             "{\"usage_metadata\" :\n{\"prompt_token_count\":11,\"cached_content_token_count\":4,\"candidates_token_count\":7,\"total_token_count\":18}}",
             r#"{"usage":{"prompt_tokens":11,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens":7,"total_tokens":18}}"#,
             r#"{"usage":{"input_tokens":11,"input_tokens_details":{"cached_tokens":4},"output_tokens":7,"total_tokens":18},"user":null}"#,
-            r#"{"usage":{"input_tokens":5,"cache_creation_input_tokens":2,"cache_read_input_tokens":4,"output_tokens":7,"iterations":[{"output_tokens":99}]},"input_tokens":99}"#,
+            r#"{"usage":{"input_tokens":5,"cache_creation_input_tokens":2,"cache_read_input_tokens":4,"output_tokens":7,"server_tool_use":{"output_tokens":99}},"input_tokens":99}"#,
+            r#"{"usage":{"iterations":[{"type":"compaction","input_tokens":2,"cache_creation_input_tokens":1,"cache_read_input_tokens":3,"output_tokens":6},{"input_tokens":3,"cache_creation":{"input_tokens":99},"cache_creation_input_tokens":1,"cache_read_input_tokens":1,"output_tokens":1}],"input_tokens":3,"cache_creation_input_tokens":1,"cache_read_input_tokens":1,"output_tokens":1}}"#,
         ] {
             assert_eq!(counts_of(text), all, "{text}");
         }

@@ -17,6 +17,7 @@ mod finish_reasons;
 mod invariants;
 mod masking;
 mod model;
+mod rewritten_answers;
 mod sessions;
 mod stored_responses;
 mod stream_errors;

@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{AUDIT, lines::stop_and_read_log, only};
-use crate::harness::{ReceivedRequest, TestGateway, Upstream, respond};
+use crate::{
+    callers::auth,
+    harness::{ReceivedRequest, TestGateway, Upstream, respond},
+};
 
 const PATHS: [&str; 4] = [
     "/v1beta/models/m:generateContent",
@@ -122,5 +125,68 @@ async fn an_unread_answer_of_each_api_is_logged_and_traced_with_its_tokens() {
         let expected = json!({ "prompt": 11, "candidates": 7, "total": 18 });
         assert_eq!(only(&lines, "outcome")["usage"], expected, "{target}");
         assert_eq!(calls.json()["calls"][0]["tokens"], 18, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn the_tokens_of_a_compaction_are_logged_and_counted() {
+    let iteration = |kind: &str, input: u64| {
+        json!({
+            "type": kind, "input_tokens": input, "output_tokens": 100,
+            "cache_creation_input_tokens": 10, "cache_read_input_tokens": 1,
+            "cache_creation": { "ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 0 },
+        })
+    };
+    let mut iterations = vec![iteration("message", 1000); 19];
+    iterations.insert(3, iteration("compaction", 180_000));
+    // They are the sums of all iterations but that of the compaction.
+    let usage = json!({
+        "input_tokens": 19_000, "output_tokens": 1900,
+        "cache_creation_input_tokens": 190, "cache_read_input_tokens": 19,
+        "server_tool_use": { "web_search_requests": 9 }, "iterations": iterations,
+    });
+    let prompt = 199_000 + 200 + 20;
+    let expected = json!({ "prompt": prompt, "candidates": 2000, "total": prompt + 2000 });
+    let body = json!({
+        "id": "m", "type": "message", "role": "assistant", "model": "m",
+        "content": [{ "type": "text", "text": "hi" }], "stop_reason": "end_turn", "usage": usage,
+    });
+    let mut sent = events("/v1/messages");
+    sent[1] = json!({ "type": "ping" });
+    sent[2]["usage"] = usage;
+    let stream: String = sent
+        .iter()
+        .map(|event| format!("data: {event}\n\n"))
+        .collect();
+    let upstream = Upstream::with(move |asked| {
+        if asked.body.contains(r#""stream":true"#) {
+            respond(200, "text/event-stream", stream.clone())
+        } else {
+            respond(200, "application/json", body.to_string())
+        }
+    })
+    .await;
+    let upstreams = "upstreams: { anthropic: { url: \"{upstream}\" } }\n";
+    let callers = auth(&[("team-a", ", tokens_per_day: 1000000")]);
+    let policies = "policies: [{ policy: redact, detect: [aws_key] }]\n";
+    for (policies, is_streamed) in ["", policies]
+        .iter()
+        .flat_map(|policies| [(policies, false), (policies, true)])
+    {
+        let config = format!("{AUDIT}{upstreams}{callers}{policies}");
+        let gate = TestGateway::start(&upstream, &config).await;
+        let messages = json!([{ "role": "user", "content": "hi" }]);
+        let body =
+            json!({ "model": "m", "max_tokens": 9, "messages": messages, "stream": is_streamed });
+        let agent = gate.agent().sending("x-hookgate-key", "team-a-key");
+
+        let answer = agent.post("/v1/messages", body.to_string()).await;
+
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let metrics = gate.operator().get("/metrics").await;
+        let total = "hookgate_caller_tokens_total{caller=\"team-a\"} 201220\n";
+        assert!(metrics.text().contains(total), "{}", metrics.text());
+        let lines = stop_and_read_log(gate).await;
+        assert_eq!(only(&lines, "outcome")["usage"], expected, "{config}");
     }
 }

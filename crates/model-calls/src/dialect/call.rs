@@ -1,9 +1,11 @@
 //! A recognized call and its path upstream.
 
+use serde_json::Value;
+
 use crate::{
     dialect::{
         document::Document,
-        error::{RequestLineError, Result},
+        error::{RequestLineError, Result, field_error},
         method::{Access, Api, Framing, MethodSpec, Operation},
         query::{self, Query},
         request_field::AllowedFields,
@@ -198,6 +200,25 @@ impl Call {
     /// path.
     pub(crate) fn accepts_model(&self, model: &ModelName) -> bool {
         !self.method.api.is_google() || ModelName::is_path_segment(model.as_str())
+    }
+
+    /// Makes a call that generates one with a stream, if the body wants that.
+    ///
+    /// # Errors
+    ///
+    /// Fails for anything but true and false: some servers take `1` and `"true"` for true, others
+    /// do not.
+    pub(crate) fn read_stream(&mut self, body: &Document) -> Result<()> {
+        match body.get(&["stream"])? {
+            None | Some(Value::Null | Value::Bool(false)) => Ok(()),
+            Some(Value::Bool(true)) => {
+                if self.operation == Operation::Generate {
+                    self.operation = Operation::Stream(Framing::Sse);
+                }
+                Ok(())
+            }
+            Some(_) => Err(field_error("stream", "true or false")),
+        }
     }
 
     /// Writes the model, which hooks may have changed, into a body that names another one.

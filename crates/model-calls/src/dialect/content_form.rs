@@ -21,7 +21,7 @@ pub use self::{
     hosted_servers::{hosted_servers, is_hosted_server},
     labels::{
         ActOnObject, AnswerLabels, RequestLabels, VisitObjects, add_labels, join_labels,
-        keep_fields, read_labels, remove_labels, write_labels,
+        keep_fields, read_labels, remove_labels, visit_details, write_labels,
     },
     object_search::{any_object, any_object_with},
     other_models::{

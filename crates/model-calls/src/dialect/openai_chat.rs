@@ -75,7 +75,7 @@ impl Dialect for OpenAiChat {
         let after = Document::from_checked(response.current_bytes())?;
         let wire = response.original_events().and_then(|events| events.first());
         let Some(body) = wire else {
-            return response::synthetic::synthetic_body(&after);
+            return response::synthetic::synthetic_body(&after, response.merged_end());
         };
         if !response.is_edited() {
             return Ok(body.clone());

@@ -36,7 +36,7 @@ use crate::{
         method::{Api, Framing, MethodSpec, Operation},
         openai::{
             DENIAL_STATUS, KEEP_ALIVE, openai_error,
-            request_fields::{no_model, read_model, read_stream, session_in},
+            request_fields::{no_model, read_model, session_in},
         },
     },
     model::ErrorInfo,
@@ -85,7 +85,7 @@ impl Dialect for OpenAiResponses {
                 request::read_content_form(&body)?
             }
         };
-        read_stream(call, &body)?;
+        call.read_stream(&body)?;
         Ok(OpenedRequest::from_body(document, body))
     }
 
@@ -102,7 +102,7 @@ impl Dialect for OpenAiResponses {
     }
 
     fn close_response(&self, response: &ResponseDocument) -> Result<Bytes> {
-        let view = ChunkView::read(response.document())?;
+        let view = ChunkView::of(response)?;
         let original = response.original_events().and_then(|events| events.first());
         response::close_response(original, &view)
     }

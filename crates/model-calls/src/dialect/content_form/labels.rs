@@ -217,6 +217,24 @@ pub fn write_next_labels<'a>(
     Ok(())
 }
 
+/// Visits an object, and the objects in its fields with these names, which hold numbers only. Other
+/// values in these fields are labels.
+pub fn visit_details(
+    object: &mut Document,
+    names: &[&'static str],
+    known: &[&str],
+    act: ActOnObject<'_>,
+) -> Result<()> {
+    let mut known = known.to_vec();
+    for name in names {
+        if first_byte(object, &[name])? == Some(b'{') {
+            object.edit_child(&[name], |details| act(details, &[]))?;
+            known.push(name);
+        }
+    }
+    act(object, &known)
+}
+
 /// Adds the labels of a later piece; different values of one field become a list.
 pub fn join_labels(labels: &mut Map<String, Value>, later: Map<String, Value>) {
     for (key, value) in later {

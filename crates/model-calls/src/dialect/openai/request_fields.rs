@@ -8,7 +8,6 @@ use crate::{
         content_form::{compatible_models, named_models, read_names},
         document::Document,
         error::{DialectError, Result, field_error},
-        method::{Framing, Operation},
     },
     model::ModelName,
 };
@@ -29,25 +28,6 @@ pub fn read_model(body: &Document) -> Result<Option<ModelName>> {
 /// Returns the error about a body that names no model.
 pub fn no_model() -> DialectError {
     field_error("model", "the name of a model")
-}
-
-/// Makes a call that generates one with a stream, if the body wants that.
-///
-/// # Errors
-///
-/// Fails for anything but true and false: some servers take `1` and `"true"` for true, others
-/// do not.
-pub fn read_stream(call: &mut Call, body: &Document) -> Result<()> {
-    match body.get(&["stream"])? {
-        None | Some(Value::Null | Value::Bool(false)) => Ok(()),
-        Some(Value::Bool(true)) => {
-            if call.operation == Operation::Generate {
-                call.operation = Operation::Stream(Framing::Sse);
-            }
-            Ok(())
-        }
-        Some(_) => Err(field_error("stream", "true or false")),
-    }
 }
 
 /// Returns the key that agents set to the id of a session.

@@ -14,6 +14,14 @@ const NAMES: [&str; 3] = [
     "totalTokenCount",
 ];
 
+/// Fields with the details of token counts.
+pub const COUNT_DETAILS: &[&str] = &[
+    "completion_tokens_details",
+    "input_tokens_details",
+    "output_tokens_details",
+    "prompt_tokens_details",
+];
+
 /// Names of the same counts in an API.
 #[derive(Debug, Clone, Copy)]
 pub struct CountFields(pub [&'static str; 3]);

@@ -8,7 +8,8 @@ use crate::dialect::{
     document::{Document, write_array},
     error::Result,
     openai_chat::{
-        fields::{FUNCTION_CALL, TOOL_CALLS},
+        block::{rewrite_block, text_block},
+        fields::{FUNCTION_CALL, TEXT, TOOL_CALLS},
         tool_call::{read_call, read_function_call, rewrite_call, rewrite_function_call},
     },
 };
@@ -80,6 +81,29 @@ impl<'a> EditedParts<'a> {
         let mut parts = self.parts.iter();
         let found = parts.find(|part| part.place() == Some(place))?;
         Some(found.part)
+    }
+
+    /// Returns the blocks of a content with their edits, and those of new texts.
+    pub fn blocks(
+        &self,
+        known: &[Document],
+        is_text: impl Fn(&Document) -> Result<bool>,
+    ) -> Result<Vec<Bytes>> {
+        let mut written = Vec::with_capacity(self.parts.len());
+        for EditedPart { origin, part } in &self.parts {
+            match origin {
+                Some((PartPlace::Block(index), before)) => {
+                    if let Some(block) = known.get(*index) {
+                        written.push(rewrite_block(block, before, part)?);
+                    }
+                }
+                None if is_text(part)? => {
+                    written.extend(part.string(TEXT)?.map(|text| text_block(&text)));
+                }
+                Some(_) | None => (),
+            }
+        }
+        Ok(written)
     }
 
     /// Writes the calls of a whole message. Returns how many are left.

@@ -26,7 +26,7 @@ use crate::dialect::{
     document::{Document, add_field, add_list, check_length, is_set, to_document, try_any},
     error::Result,
     method::{Api, Operation},
-    openai::request_fields::{no_model, read_model, read_other_models, read_stream, write_storage},
+    openai::request_fields::{no_model, read_model, read_other_models, write_storage},
     openai_chat::fields::{MESSAGES, check_fields},
     request_field::{RequestField, STORED_PROMPTS},
 };
@@ -40,7 +40,7 @@ use crate::dialect::{
 pub fn open_request(call: &mut Call, body: Document) -> Result<OpenedRequest> {
     check_length(&body, MESSAGES, 3)?;
     call.model = Some(read_model(&body)?.ok_or_else(no_model)?);
-    read_stream(call, &body)?;
+    call.read_stream(&body)?;
     let is_stream = matches!(call.operation, Operation::Stream(_));
     call.omits_usage = is_stream && !includes_usage(&body)?;
     let allowed = call.allowed_fields;

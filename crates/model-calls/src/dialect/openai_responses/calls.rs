@@ -8,6 +8,17 @@ use crate::dialect::{
     openai_responses::fields::{ARGUMENTS, CALL_ID, ID, INPUT, NAME, NAMESPACE, TYPE},
 };
 
+/// Fields of calls that hold no text, beside their arguments.
+pub const CALL_FIELDS: &[&str] = &[
+    "call_id",
+    "execution",
+    "id",
+    "name",
+    "namespace",
+    "status",
+    "type",
+];
+
 /// Kind of a tool that the agent runs: how it is declared, called and answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolCallKind {
@@ -188,6 +199,16 @@ pub fn name_in(namespace: &str, name: &str) -> String {
     }
     let server = namespace.trim_end_matches('_');
     format!("{server}__{}", name.trim_start_matches('_'))
+}
+
+/// Returns the part of a call.
+pub fn call_part(kind: ToolCallKind, item: &Document) -> Result<Value> {
+    let call = json!({
+        "id": call_id(item)?,
+        "name": kind.name(item)?,
+        "args": kind.arguments(item)?,
+    });
+    Ok(json!({ "functionCall": call }))
 }
 
 /// Returns the text of a function's arguments.

@@ -1,16 +1,21 @@
 //! A response or chunk of the content form, as writers read it.
 
 use bytes::Bytes;
+use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::{AnswerLabels, parts_in},
+    content_form::{AnswerLabels, parts_in, remove_labels},
     document::Document,
     error::Result,
     google::{
         fields::{CANDIDATES, FINISH_REASON},
         part::Part,
+        response::document::ResponseDocument,
     },
-    openai_responses::fields::{CONTENT, ERROR},
+    openai_responses::{
+        fields::{CONTENT, ERROR, OUTPUT, OUTPUT_TEXT, TYPE, parse},
+        response::response_labels::visit_response,
+    },
 };
 
 /// A response or chunk of the content form.
@@ -30,9 +35,20 @@ pub struct ChunkView {
     pub error: Option<Document>,
     /// True if it was edited since it was read.
     pub is_edited: bool,
+    /// Response of the model with which it ends, if it is merged from several chunks or answers;
+    /// without items, error and labels, which hooks see elsewhere and may have edited there.
+    pub end: Option<Document>,
 }
 
 impl ChunkView {
+    /// Reads a response or chunk, with the end of those that it is merged from.
+    pub fn of(response: &ResponseDocument) -> Result<Self> {
+        Ok(Self {
+            end: last_response(response.merged_end())?,
+            ..Self::read(response.document())?
+        })
+    }
+
     /// Reads a response or chunk of the content form.
     pub fn read(form: &Document) -> Result<Self> {
         let candidates = form.children(CANDIDATES)?.unwrap_or_default();
@@ -64,6 +80,29 @@ impl ChunkView {
         let parts = self.parts.iter();
         parts.map(|part| part.document.to_bytes()).collect()
     }
+}
+
+/// Returns the response in a body, or in the last of the events that end a stream.
+fn last_response(end: &[Bytes]) -> Result<Option<Document>> {
+    let Some(data) = end.last() else {
+        return Ok(None);
+    };
+    let last = parse(data.clone())?;
+    let response = if last.has(TYPE) {
+        last.child(&["response"])?
+    } else {
+        Some(last)
+    };
+    let Some(mut response) = response else {
+        return Ok(None);
+    };
+    response.set(OUTPUT, &json!([]))?;
+    response.set(ERROR, &Value::Null)?;
+    response.remove(OUTPUT_TEXT)?;
+    visit_response(&mut response, &mut |object, known| {
+        remove_labels(object, known)
+    })?;
+    Ok(Some(response))
 }
 
 /// Returns the first finish reason.

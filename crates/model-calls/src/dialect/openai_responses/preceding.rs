@@ -2,42 +2,48 @@
 //! itself. They travel with the call's part, so that a call can be given back to the model. So do
 //! those of calls that ran upstream.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::dialect::{
-    content_form::PRECEDING,
+    content_form::{PRECEDING, read_labels},
     document::{Document, insert, to_document, to_value},
     error::Result,
     openai_responses::{
-        calls::ToolCallKind,
+        calls::{CALL_FIELDS, ToolCallKind},
         fields::{ID, TYPE},
-        visible_fields::{visible_fields, write_visible_fields},
+        visible_fields::{item_part, write_item},
     },
 };
 
-/// Adds its items to the part of a call.
+/// Adds its items to the part of a call, and the labels of the call, so that those of an answer that
+/// is written anew are as policies edited them.
 pub fn add_items(part: &mut Value, reasoning: &[Document], call: &Document) -> Result<()> {
     let items = reasoning.iter().chain([call]).map(to_value);
     let items: Vec<Value> = items.collect::<Result<_, _>>()?;
     insert(part, PRECEDING, items);
+    add_labels(part, call)
+}
+
+fn add_labels(part: &mut Value, item: &Document) -> Result<()> {
+    let Some(kind) = ToolCallKind::of_call(item)? else {
+        return Ok(());
+    };
+    let labels = read_labels(item, &[CALL_FIELDS, kind.inputs()].concat())?;
+    if !labels.is_empty() {
+        insert(part, "labels", labels);
+    }
     Ok(())
 }
 
-/// Returns the items of a part with its current arguments or fields; none if the part has none.
+/// Returns the items of a part with its current arguments, labels or fields; none if the part has
+/// none.
 pub fn current_items(part: &Document) -> Result<Vec<Document>> {
     let mut items = part.children(&[PRECEDING])?.unwrap_or_default();
-    let call = part.child(&["functionCall"])?;
-    if let (Some(item), Some(call)) = (items.last_mut(), call)
-        && let Some(kind) = ToolCallKind::of_call(item)?
-    {
-        let arguments = call.get(&["args"])?.unwrap_or_else(|| json!({}));
-        if kind.arguments(item)? != arguments {
-            kind.set_arguments(item, &arguments)?;
-        }
-    }
-    if let (Some(item), Some(block)) = (items.last_mut(), part.child(&["block"])?) {
-        let before = to_document(&visible_fields(item)?)?;
-        write_visible_fields(item, &before, &block)?;
+    if let Some(item) = items.last_mut() {
+        let call = ToolCallKind::of_call(item)?;
+        let mut before = item_part(call, item)?;
+        add_labels(&mut before, item)?;
+        write_item(item, call, &to_document(&before)?, part)?;
     }
     Ok(items)
 }

@@ -4,9 +4,10 @@
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
+    content_form::write_labels,
     document::{Document, read_json},
     error::Result,
-    openai_responses::calls::ToolCallKind,
+    openai_responses::calls::{ToolCallKind, call_part},
 };
 
 /// Fields of a block or an item that hold no text.
@@ -55,7 +56,15 @@ pub fn write_visible_fields(
     Ok(())
 }
 
-/// Writes the only part of an item back: the arguments of a call, or else the visible fields.
+/// Returns the only part of an item: a call, or else the visible fields.
+pub fn item_part(call: Option<ToolCallKind>, item: &Document) -> Result<Value> {
+    match call {
+        Some(kind) => call_part(kind, item),
+        None => Ok(json!({ "block": visible_fields(item)? })),
+    }
+}
+
+/// Writes the only part of an item back.
 pub fn write_item(
     item: &mut Document,
     call: Option<ToolCallKind>,
@@ -67,6 +76,7 @@ pub fn write_item(
         let after = after.child(&["block"])?.unwrap_or_default();
         return write_visible_fields(item, &before, &after);
     };
+    write_labels(item, before, after)?;
     let arguments = |part: &Document| {
         let call = part.child(&["functionCall"])?;
         call.unwrap_or_default().get(&["args"])

@@ -183,7 +183,7 @@ fn filter(
             let chunks = chunks.into_iter().chain([reader.finish()]);
             let chunks: Vec<_> = chunks.collect::<Result<_, _>>()?;
             let merged = MergedChunks::new(chunks.into_iter().flatten().collect())?;
-            let mut whole = ResponseDocument::parse(merged.response)?;
+            let mut whole = ResponseDocument::from_merged(&merged)?;
             whole.edit_texts(editor, TextRest::None)?;
             writer.write(out, &whole)?;
         }

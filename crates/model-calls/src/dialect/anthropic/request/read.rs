@@ -25,7 +25,6 @@ use crate::{
         content_form::{FALLBACK_MODELS, SOURCE, add_labels, compatible_models},
         document::{Document, check_length, write_array},
         error::{Result, field_error},
-        method::{Framing, Operation},
     },
     model::ModelName,
 };
@@ -52,16 +51,7 @@ pub struct ReadBody {
 pub fn open_body(call: &mut Call, body: &Document) -> Result<Document> {
     let model = body.string(MODEL)?.as_deref().and_then(ModelName::parse);
     call.model = Some(model.ok_or_else(|| field_error("model", "the name of a model"))?);
-    let streams = match body.get(&["stream"])? {
-        None | Some(Value::Null | Value::Bool(false)) => false,
-        Some(Value::Bool(true)) => true,
-        Some(_) => {
-            return Err(field_error("stream", "`true` or `false`"));
-        }
-    };
-    if streams && call.operation == Operation::Generate {
-        call.operation = Operation::Stream(Framing::Sse);
-    }
+    call.read_stream(body)?;
     check_length(body, MESSAGES, 3)?;
     check_length(body, SYSTEM, 1)?;
     refuse_stored(body, call.allowed_fields)?;

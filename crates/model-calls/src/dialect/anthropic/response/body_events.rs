@@ -17,6 +17,7 @@ use crate::dialect::{
 
 const CITATIONS: &[&str] = &["citations"];
 const CONTEXT_MANAGEMENT: &[&str] = &["context_management"];
+const ENCRYPTED_CONTENT: &[&str] = &["encrypted_content"];
 const SIGNATURE: &[&str] = &["signature"];
 const USAGE: &[&str] = &["usage"];
 
@@ -106,6 +107,14 @@ fn block_events(index: u64, block: &Document) -> Result<Vec<Bytes>> {
                 deltas.push(new_delta("input_json_delta", "partial_json", json.into())?);
                 started.set(INPUT, &json!({}))?;
             }
+        }
+        "compaction" => {
+            let mut delta = to_document(&json!({ "type": "compaction_delta" }))?;
+            copy_field(&mut delta, CONTENT, block, CONTENT)?;
+            copy_field(&mut delta, ENCRYPTED_CONTENT, block, ENCRYPTED_CONTENT)?;
+            deltas.push(delta);
+            started.set(CONTENT, &Value::Null)?;
+            started.remove(ENCRYPTED_CONTENT)?;
         }
         _ => (),
     }

@@ -81,7 +81,7 @@ impl WriteChunks for MessageWriter {
             parts = Some(PartQueue::read(&form)?);
         }
         if events.is_empty() {
-            self.open_synthetic(out, &form)?;
+            self.open_synthetic(out, &form, chunk.merged_end())?;
         }
         if is_end(events)? {
             self.end.keep(events, chunk.merged_end(), &form)?;
@@ -104,14 +104,14 @@ impl WriteChunks for MessageWriter {
 }
 
 impl MessageWriter {
-    /// Opens a synthetic message, unless one is open.
-    fn open_synthetic(&mut self, out: &mut BytesMut, form: &Document) -> Result<()> {
+    /// Opens a synthetic message, unless one is open. `end` is that of the events that it is merged
+    /// from.
+    fn open_synthetic(&mut self, out: &mut BytesMut, form: &Document, end: &[Bytes]) -> Result<()> {
         if self.state == MessageState::Unopened {
             self.state = MessageState::Open;
             let mut event = MessageEvent::from_json(&json!({ "type": "message_start" }))?;
-            event
-                .document
-                .set_child(MESSAGE, &synthetic_message(form)?)?;
+            let message = synthetic_message(form, end)?;
+            event.document.set_child(MESSAGE, &message)?;
             event.write(out);
         }
         Ok(())

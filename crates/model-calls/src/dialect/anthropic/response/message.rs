@@ -13,20 +13,19 @@ use crate::dialect::{
         preceding::PrecedingBlocks,
         response::{
             message_labels::visit_message,
-            message_tokens::MessageTokens,
+            message_tokens::{MessageTokens, USAGE, new_usage},
             response_part::{answer_form, read_block},
             seen_blocks::keep_seen,
             stop_reason::{STOP_REASON, edited_stop_reason, stop_reason_in, stop_sequence},
         },
     },
     content_form::{AnswerLabels, parts_in},
-    document::{Document, to_document, write_array},
+    document::{Document, to_document, to_value, write_array},
     error::{Result, field_error},
     google::response::document::ResponseDocument,
 };
 
 const STOP_SEQUENCE: &[&str] = &["stop_sequence"];
-const USAGE: &[&str] = &["usage"];
 
 /// Reads a whole response.
 ///
@@ -124,14 +123,8 @@ fn edit_message(mut message: Document, form: &Document) -> Result<Bytes> {
 
 fn write_usage(message: &mut Document, form: &Document) -> Result<()> {
     let counts = form.child(USAGE_METADATA)?.unwrap_or_default();
-    let counts = MessageTokens::from_form(&counts)?;
     let mut usage = message.child(USAGE)?.unwrap_or_default();
-    // A smaller sum, which they are part of, has none.
-    usage.remove(&["cache_creation_input_tokens"])?;
-    usage.remove(&["cache_read_input_tokens"])?;
-    for (field, count) in counts.as_object().into_iter().flatten() {
-        usage.set(&[field], count)?;
-    }
+    MessageTokens::of_form(&counts)?.write(&mut usage)?;
     message.set_child(USAGE, &usage)
 }
 
@@ -142,18 +135,17 @@ fn create_message(form: &Document, end: &[Bytes]) -> Result<Bytes> {
     let finish = candidate.string(FINISH_REASON)?;
     let original = stop_reason_in(end)?;
     let stop = edited_stop_reason(original.as_deref(), finish.as_deref(), has_calls(&parts));
-    let mut message = synthetic_message(form)?;
+    let mut message = synthetic_message(form, end)?;
     message.set_bytes(CONTENT, write_array(create_blocks(&parts)?))?;
     message.set(STOP_SEQUENCE, &stop_sequence(Some(&stop), form)?)?;
     message.set(STOP_REASON, &json!(stop))?;
     Ok(message.to_bytes())
 }
 
-/// Returns an empty synthetic message.
-pub fn synthetic_message(form: &Document) -> Result<Document> {
+/// Returns an empty message, with the token counts of an answer that is written anew.
+pub fn synthetic_message(form: &Document, end: &[Bytes]) -> Result<Document> {
     let id = form.string(RESPONSE_ID)?;
     let model = form.string(MODEL_VERSION)?.unwrap_or_default();
-    let usage = form.child(USAGE_METADATA)?.unwrap_or_default();
     let message: Value = json!({
         "id": id.as_deref().unwrap_or("msg_hookgate"),
         "type": "message",
@@ -162,7 +154,7 @@ pub fn synthetic_message(form: &Document) -> Result<Document> {
         "content": [],
         "stop_reason": null,
         "stop_sequence": null,
-        "usage": MessageTokens::from_form(&usage)?,
+        "usage": to_value(&new_usage(form, end)?)?,
     });
     to_document(&message)
 }

@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     anthropic::{
-        fields::{CANDIDATES, ERROR, FINISH_REASON, USAGE_METADATA},
+        fields::{CANDIDATES, ERROR, FINISH_REASON},
         response::{
             message_event::{DELTA, MessageEvent, MessageEventKind},
-            message_tokens::MessageTokens,
+            message_tokens::new_usage,
             stop_reason::{STOP_REASON, edited_stop_reason, stop_reason_in, stop_sequence},
         },
     },
-    document::Document,
+    document::{Document, to_value},
     error::Result,
 };
 
@@ -63,8 +63,7 @@ impl MessageEnd {
         }
         self.finish = finish;
         if events.is_empty() {
-            let usage = form.child(USAGE_METADATA)?.unwrap_or_default();
-            self.usage = Some(MessageTokens::from_form(&usage)?);
+            self.usage = Some(to_value(&new_usage(form, merged)?)?);
             self.stop = stop_reason_in(merged)?;
             self.sequence = stop_sequence(self.stop.as_deref(), form)?;
         } else {

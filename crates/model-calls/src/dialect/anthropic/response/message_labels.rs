@@ -5,11 +5,13 @@ use crate::dialect::{
         fields::{CONTENT, TYPE, type_of},
         response::message_event::{CONTENT_BLOCK, DELTA, MESSAGE},
     },
-    content_form::ActOnObject,
+    content_form::{ActOnObject, visit_details},
     document::Document,
     error::Result,
 };
 
+/// Token counts of each sampling of the model for one answer.
+pub const ITERATIONS: &[&str] = &["iterations"];
 const USAGE: &[&str] = &["usage"];
 
 /// Fields of a message that hold no text, or that hooks see otherwise.
@@ -23,8 +25,11 @@ const MESSAGE_FIELDS: &[&str] = &[
     "usage",
 ];
 
-/// Fields of token counts that are names.
-const USAGE_FIELDS: &[&str] = &["inference_geo", "service_tier", "speed"];
+/// Fields of token counts that are names, or whose objects are visited.
+const USAGE_FIELDS: &[&str] = &["inference_geo", "iterations", "service_tier", "speed"];
+
+/// Fields with the details of token counts.
+const COUNT_DETAILS: &[&str] = &["cache_creation", "output_tokens_details", "server_tool_use"];
 
 /// Visits the objects of a message. Blocks that hooks see whole are left out.
 pub fn visit_message(message: &mut Document, act: ActOnObject<'_>) -> Result<()> {
@@ -59,7 +64,7 @@ pub fn visit_event(event: &mut Document, act: ActOnObject<'_>) -> Result<()> {
         }
         Some("message_delta") => {
             event.edit_child(DELTA, |delta| act(delta, &["stop_reason"]))?;
-            event.edit_child(USAGE, |usage| act(usage, USAGE_FIELDS))?;
+            event.edit_child(USAGE, |usage| visit_usage(usage, act))?;
             &["delta", "type", "usage"]
         }
         Some("content_block_stop") => &["index", "type"],
@@ -71,8 +76,16 @@ pub fn visit_event(event: &mut Document, act: ActOnObject<'_>) -> Result<()> {
 }
 
 fn visit_envelope(message: &mut Document, act: ActOnObject<'_>) -> Result<()> {
-    message.edit_child(USAGE, |usage| act(usage, USAGE_FIELDS))?;
+    message.edit_child(USAGE, |usage| visit_usage(usage, act))?;
     act(message, MESSAGE_FIELDS)
+}
+
+/// Visits the token counts of a message, and those of each iteration.
+pub fn visit_usage(usage: &mut Document, act: ActOnObject<'_>) -> Result<()> {
+    usage.edit_children(ITERATIONS, |iteration| {
+        visit_details(iteration, COUNT_DETAILS, &["model", "type"], act)
+    })?;
+    visit_details(usage, COUNT_DETAILS, USAGE_FIELDS, act)
 }
 
 /// Visits a block. Of one that hookgate does not interpret, hooks see all fields.

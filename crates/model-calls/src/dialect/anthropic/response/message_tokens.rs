@@ -1,11 +1,19 @@
 //! Token counts of a response.
 
-use serde_json::{Map, Value, json};
+use bytes::Bytes;
+use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::{Document, insert, integer},
+    anthropic::{
+        fields::{USAGE_METADATA, parse_strict},
+        response::message_labels::{ITERATIONS, visit_usage},
+    },
+    content_form::remove_labels,
+    document::{Document, insert, integer, set_or_remove, try_any},
     error::Result,
 };
+
+pub const USAGE: &[&str] = &["usage"];
 
 /// Input tokens of the cache, which the prompt's tokens of the content form include: their names
 /// there and in the API.
@@ -30,12 +38,10 @@ impl MessageTokens {
             (&mut self.input, "input_tokens"),
             (&mut self.output, "output_tokens"),
         ] {
-            if let Some(new) = integer(usage, &[field])? {
-                *count = new;
-            }
+            *count = total(usage, field)?.unwrap_or(*count);
         }
         for (count, (_, field)) in self.cache.iter_mut().zip(CACHE_COUNTS) {
-            *count = integer(usage, &[field])?.or(*count);
+            *count = total(usage, field)?.or(*count);
         }
         Ok(())
     }
@@ -57,27 +63,75 @@ impl MessageTokens {
         form
     }
 
-    /// Returns the counts of a content form as the API writes them. If a hook has set fewer tokens
-    /// of the prompt than the cache had, they are all input.
-    pub fn from_form(usage: &Document) -> Result<Value> {
+    /// Reads the counts of a content form. If a hook has set fewer tokens of the prompt than the
+    /// cache had, they are all input.
+    pub fn of_form(usage: &Document) -> Result<Self> {
         let prompt = integer(usage, &["promptTokenCount"])?.unwrap_or_default();
         let output = integer(usage, &["candidatesTokenCount"])?.unwrap_or_default();
-        let mut counts = Map::new();
-        let mut cached: u64 = 0;
-        for (name, field) in CACHE_COUNTS {
-            if let Some(count) = integer(usage, &[name])? {
-                cached = cached.saturating_add(count);
-                counts.insert(field.to_owned(), count.into());
-            }
+        let mut cache = [None; 2];
+        for (count, (name, _)) in cache.iter_mut().zip(CACHE_COUNTS) {
+            *count = integer(usage, &[name])?;
         }
-        if cached > prompt {
-            counts.clear();
-            cached = 0;
-        }
-        counts.insert("input_tokens".to_owned(), (prompt - cached).into());
-        counts.insert("output_tokens".to_owned(), output.into());
-        Ok(Value::Object(counts))
+        let cached = cache.into_iter().flatten().fold(0, u64::saturating_add);
+        Ok(match prompt.checked_sub(cached) {
+            Some(input) => Self {
+                input,
+                cache,
+                output,
+            },
+            None => Self {
+                input: prompt,
+                cache: [None; 2],
+                output,
+            },
+        })
     }
+
+    /// Writes the counts into those of a message, unless they are the same.
+    pub fn write(self, usage: &mut Document) -> Result<()> {
+        let counts = [
+            ("input_tokens", Some(self.input)),
+            ("output_tokens", Some(self.output)),
+        ];
+        let cache = CACHE_COUNTS.iter().zip(self.cache);
+        let cache = cache.map(|((_, field), count)| (*field, count));
+        let counts: Vec<_> = counts.into_iter().chain(cache).collect();
+        if !try_any(&counts, |(field, count)| Ok(total(usage, field)? != *count))? {
+            return Ok(());
+        }
+        usage.remove(ITERATIONS)?;
+        counts
+            .iter()
+            .try_for_each(|(field, count)| set_or_remove(usage, &[field], count.map(Value::from)))
+    }
+}
+
+/// Returns the token counts of an answer that is written anew. `end` is the message, or the events,
+/// with which the answers end that it is merged from.
+pub fn new_usage(form: &Document, end: &[Bytes]) -> Result<Document> {
+    let mut usage = Document::empty();
+    for data in end {
+        usage = parse_strict(data.clone())?.child(USAGE)?.unwrap_or(usage);
+    }
+    visit_usage(&mut usage, &mut |object, known| {
+        remove_labels(object, known)
+    })?;
+    let counts = form.child(USAGE_METADATA)?.unwrap_or_default();
+    MessageTokens::of_form(&counts)?.write(&mut usage)?;
+    Ok(usage)
+}
+
+/// Returns a count of all iterations. That of the usage itself leaves out some, such as a
+/// compaction.
+fn total(usage: &Document, field: &str) -> Result<Option<u64>> {
+    let mut sum: Option<u64> = None;
+    for iteration in usage.children(ITERATIONS)?.unwrap_or_default() {
+        let count = integer(&iteration, &[field])?;
+        sum = count.map_or(sum, |count| {
+            Some(sum.unwrap_or_default().saturating_add(count))
+        });
+    }
+    Ok(sum.max(integer(usage, &[field])?))
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use crate::dialect::{
     document::{Document, write_array},
     error::Result,
     openai_chat::{
-        block::{rewrite_block, text_block},
         fields::{CONTENT, PARAGRAPH, REFUSAL, TEXT},
         message_parts::{EditedPart, EditedParts, PartPlace, are_same},
         request::{
@@ -88,18 +87,7 @@ fn write_text(message: &mut Document, known: Option<&str>, edit: &EditedParts<'_
 
 /// Writes a content that is a list. It becomes `null` if no block is left.
 fn write_blocks(message: &mut Document, blocks: &[Document], edit: &EditedParts<'_>) -> Result<()> {
-    let mut written = Vec::with_capacity(edit.parts.len());
-    for EditedPart { origin, part } in &edit.parts {
-        match origin {
-            Some((PartPlace::Block(index), before)) => {
-                if let Some(block) = blocks.get(*index) {
-                    written.push(rewrite_block(block, before, part)?);
-                }
-            }
-            Some(_) => (),
-            None => written.extend(part.string(TEXT)?.map(|text| text_block(&text))),
-        }
-    }
+    let written = edit.blocks(blocks, |_| Ok(true))?;
     if are_same(&written, blocks) {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use crate::dialect::{
     error::{DialectError, Result},
     google::is_thought,
     openai_chat::{
-        block::{read_block, rewrite_block, text_block},
+        block::read_block,
         fields::{CONTENT, FUNCTION_CALL, PARAGRAPH, REFUSAL, TEXT, TOOL_CALLS},
         message_parts::{EditedPart, EditedParts, PartPlace, PlacedPart, are_same, read_calls},
     },
@@ -229,20 +229,7 @@ impl EditedParts<'_> {
 
     fn write_blocks(&self, message: &mut Document) -> Result<bool> {
         let blocks = message.children(CONTENT)?.unwrap_or_default();
-        let mut written = Vec::with_capacity(blocks.len());
-        for EditedPart { origin, part } in &self.parts {
-            match origin {
-                Some((PartPlace::Block(index), before)) => {
-                    if let Some(block) = blocks.get(*index) {
-                        written.push(rewrite_block(block, before, part)?);
-                    }
-                }
-                None if is_speech(part)? => {
-                    written.extend(part.string(TEXT)?.map(|text| text_block(&text)));
-                }
-                Some(_) | None => (),
-            }
-        }
+        let written = self.blocks(&blocks, is_speech)?;
         if are_same(&written, &blocks) {
             return Ok(false);
         }

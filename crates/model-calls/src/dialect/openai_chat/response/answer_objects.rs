@@ -1,9 +1,10 @@
 //! The objects of an answer or an event that may have fields that hookgate does not interpret.
 
 use crate::dialect::{
-    content_form::{ActOnObject, VisitObjects},
+    content_form::{ActOnObject, VisitObjects, visit_details},
     document::{Document, first_byte},
     error::Result,
+    openai::usage::COUNT_DETAILS,
     openai_chat::{
         block::{block_text, read_medium},
         fields::{
@@ -89,7 +90,7 @@ fn visit_choices(
         let ratings = visit_object(choice, FILTER_RESULTS, visit_ratings, act)?;
         act(choice, &[CHOICE_FIELDS, message, ratings].concat())
     })?;
-    answer.edit_child(USAGE, |usage| act(usage, &[]))?;
+    answer.edit_child(USAGE, |usage| visit_details(usage, COUNT_DETAILS, &[], act))?;
     act(answer, RESPONSE_FIELDS)
 }
 

@@ -1,14 +1,15 @@
 //! Fields of an answer beside its choices: its id, its model, token counts.
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    content_form::numbered,
-    document::{Document, add_field, insert},
+    content_form::{numbered, remove_labels, visit_details},
+    document::{Document, add_field, insert, to_document, to_value},
     error::Result,
-    openai::usage::{CountFields, USAGE_METADATA},
+    openai::usage::{COUNT_DETAILS, CountFields, USAGE_METADATA},
     openai_chat::{
-        fields::{ID, MODEL, USAGE},
+        fields::{ID, MODEL, USAGE, parse},
         message_parts::PlacedPart,
     },
 };
@@ -47,10 +48,20 @@ pub fn write_usage(body: &mut Document, before: &Document, after: &Document) -> 
     body.edit_child(USAGE, |usage| COUNTS.write(usage, &counts))
 }
 
-/// Returns the token counts of a synthetic answer.
-pub fn synthetic_usage(document: &Document) -> Result<Value> {
+/// Returns the token counts of an answer that is written anew. `end` is the body, or the events,
+/// with which the answers end that it is merged from.
+pub fn new_usage(document: &Document, end: &[Bytes]) -> Result<Value> {
     let counts = document.child(USAGE_METADATA)?.unwrap_or_default();
-    COUNTS.create(&counts).map(Value::Object)
+    let mut usage = to_document(&Value::Object(COUNTS.create(&counts)?))?;
+    for data in end {
+        usage = parse(data.clone())?.child(USAGE)?.unwrap_or(usage);
+    }
+    // Hooks see them elsewhere, and may have edited them there.
+    visit_details(&mut usage, COUNT_DETAILS, &[], &mut |object, known| {
+        remove_labels(object, known)
+    })?;
+    COUNTS.write(&mut usage, &counts)?;
+    to_value(&usage)
 }
 
 /// Returns parts with their numbers.

@@ -13,7 +13,7 @@ use crate::dialect::{
     openai_chat::{
         fields::{CONTENT, INDEX, PARAGRAPH, TEXT},
         response::{
-            envelope::synthetic_usage,
+            envelope::new_usage,
             finish_reason::write_reason,
             preceding::{thoughts_of, visible_details, with_call_fields},
         },
@@ -145,8 +145,8 @@ pub fn synthetic_choices(document: &Document) -> Result<Vec<SyntheticChoice>> {
     candidates.iter().map(SyntheticChoice::read).collect()
 }
 
-/// Returns the body of a synthetic answer.
-pub fn synthetic_body(document: &Document) -> Result<Bytes> {
+/// Returns the body of a synthetic answer. `end` is the last of the answers that are merged in it.
+pub fn synthetic_body(document: &Document, end: &[Bytes]) -> Result<Bytes> {
     let choices = synthetic_choices(document)?;
     let choices = choices.iter().map(|choice| {
         json!({
@@ -158,7 +158,7 @@ pub fn synthetic_body(document: &Document) -> Result<Bytes> {
     });
     let mut body = synthetic_envelope(document, "chat.completion")?;
     body.insert("choices".to_owned(), choices.collect::<Vec<_>>().into());
-    body.insert("usage".to_owned(), synthetic_usage(document)?);
+    body.insert("usage".to_owned(), new_usage(document, end)?);
     Ok(Value::Object(body).to_string().into())
 }
 

@@ -214,7 +214,7 @@ fn an_answer_of_our_own_has_every_field_of_the_api() {
         "modelVersion": "m", "responseId": "hookgate-1",
     });
     let document = Document::from_checked(form.to_string().into()).unwrap();
-    let mut body: Value = serde_json::from_slice(&synthetic_body(&document).unwrap()).unwrap();
+    let mut body: Value = serde_json::from_slice(&synthetic_body(&document, &[]).unwrap()).unwrap();
     assert!(body["created"].as_u64().unwrap() > 1_700_000_000);
     body["created"] = 0.into();
     let expected = json!({
@@ -252,7 +252,7 @@ fn calls_of_a_joined_answer_keep_their_signatures_and_nothing_unseen() {
     let candidate = json!({ "content": { "parts": parts }, "finishReason": "STOP" });
     let form = json!({ "candidates": [candidate] }).to_string();
 
-    let body = synthetic_body(&Document::from_checked(form.into()).unwrap()).unwrap();
+    let body = synthetic_body(&Document::from_checked(form.into()).unwrap(), &[]).unwrap();
 
     let body: Value = serde_json::from_slice(&body).unwrap();
     let message = &body["choices"][0]["message"];
@@ -317,7 +317,7 @@ fn the_refusals_of_two_answers_are_paragraphs() {
     let form = json!({ "candidates": [{ "content": { "parts": parts } }] });
     let form = Document::from_checked(form.to_string().into()).unwrap();
 
-    let body: Value = serde_json::from_slice(&synthetic_body(&form).unwrap()).unwrap();
+    let body: Value = serde_json::from_slice(&synthetic_body(&form, &[]).unwrap()).unwrap();
 
     assert_eq!(
         body["choices"][0]["message"]["refusal"],

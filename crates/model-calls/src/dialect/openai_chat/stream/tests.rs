@@ -311,7 +311,7 @@ fn a_denial_after_a_text_ends_the_stream() {
     let denial = json!({ "candidates": [{ "content": { "parts": [{ "text": "\n\nno" }] },
         "finishReason": "STOP", "index": 0 }], "modelVersion": "m", "responseId": "h" });
     let denial = Document::from_checked(denial.to_string().into()).unwrap();
-    writer.write_synthetic(&mut out, &denial).unwrap();
+    writer.write_synthetic(&mut out, &denial, &[]).unwrap();
     writer.write_end(&mut out).unwrap();
 
     let received = received(&sent(&out));
@@ -326,7 +326,7 @@ fn a_denial_alone_is_a_whole_stream() {
     let denial = json!({ "candidates": [{ "content": { "parts": [{ "text": "no" }] },
         "finishReason": "STOP", "index": 0 }], "modelVersion": "m", "responseId": "h" });
     let denial = Document::from_checked(denial.to_string().into()).unwrap();
-    writer.write_synthetic(&mut out, &denial).unwrap();
+    writer.write_synthetic(&mut out, &denial, &[]).unwrap();
     writer.write_end(&mut out).unwrap();
 
     let sent = sent(&out);
@@ -844,7 +844,7 @@ fn token_counts_are_in_the_event_that_ends_the_last_choice() {
         }
         let reply = json!({ "candidates": candidates, "usageMetadata": counts });
         let reply = Document::from_checked(reply.to_string().into()).unwrap();
-        writer.write_synthetic(&mut out, &reply).unwrap();
+        writer.write_synthetic(&mut out, &reply, &[]).unwrap();
         writer.write_end(&mut out).unwrap();
         let sent = sent(&out);
         let ends = sent

@@ -17,7 +17,7 @@ use crate::dialect::{
         response::{
             answer::REASONING_DETAILS,
             answer_objects::visit_event,
-            envelope::{synthetic_usage, write_usage},
+            envelope::{new_usage, write_usage},
             synthetic::{SyntheticChoice, synthetic_choices, synthetic_envelope},
         },
         stream::{
@@ -287,19 +287,24 @@ impl ChatChunkWriter {
         Ok(())
     }
 
-    /// Writes a synthetic chunk.
+    /// Writes a synthetic chunk. `end` is that of the events that are merged in it.
     ///
     /// # Errors
     ///
     /// Fails if the chunk cannot be written.
-    pub fn write_synthetic(&mut self, out: &mut BytesMut, document: &Document) -> Result<()> {
+    pub fn write_synthetic(
+        &mut self,
+        out: &mut BytesMut,
+        document: &Document,
+        end: &[Bytes],
+    ) -> Result<()> {
         if self.events.template.is_none() {
             let mut envelope = synthetic_envelope(document, CHUNK_OBJECT)?;
             envelope.insert("choices".to_owned(), json!([]));
             let template = Value::Object(envelope).to_string();
             self.events.template = Some(Document::from_checked(template.into())?);
         }
-        let usage = synthetic_usage(document)?;
+        let usage = new_usage(document, end)?;
         let has_tokens = usage.get("total_tokens").is_some_and(|total| *total != 0);
         let has_counts = self.usage.is_some() || self.events.usage.is_some();
         // A response of hooks has no tokens, so the model's counts stay.
@@ -335,7 +340,7 @@ impl WriteChunks for ChatChunkWriter {
         }
         let after = Document::from_checked(chunk.current_bytes())?;
         let Some(wire) = chunk.original_events() else {
-            return self.write_synthetic(out, &after);
+            return self.write_synthetic(out, &after, chunk.merged_end());
         };
         let before = Document::from_checked(chunk.original_bytes())?;
         let edit = ChunkEdit {
@@ -351,7 +356,7 @@ impl WriteChunks for ChatChunkWriter {
             return Ok(());
         }
         if !self.events.has_written {
-            self.write_synthetic(out, &Document::empty())?;
+            self.write_synthetic(out, &Document::empty(), &[])?;
             self.events.open(out, 0)?;
         }
         let open: Vec<u64> = self.events.choices.keys().copied().collect();

@@ -11,7 +11,7 @@ use crate::dialect::{
     error::Result,
     google::fields::{CONTENTS, FUNCTION_RESPONSE, PARTS},
     openai_responses::{
-        calls::{ToolCallKind, call_id},
+        calls::{ToolCallKind, call_id, call_part},
         fields::{CALL_ID, ID, NAME, TYPE},
         preceding::{is_same_reasoning, reasoning_of},
         request::{
@@ -21,7 +21,6 @@ use crate::dialect::{
             new_items::NewItems,
             results::{hides_screenshot, read_result, write_result, write_screenshot},
         },
-        response::item::call_part,
         visible_fields::{visible_fields, write_item},
     },
 };

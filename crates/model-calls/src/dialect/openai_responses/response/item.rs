@@ -7,10 +7,10 @@ use crate::dialect::{
     document::{Document, first_byte, insert},
     error::Result,
     openai_responses::{
-        calls::{ToolCallKind, call_id},
+        calls::ToolCallKind,
         fields::{CONTENT, SUMMARY, TYPE},
         preceding::add_items,
-        visible_fields::visible_fields,
+        visible_fields::{item_part, visible_fields},
     },
 };
 
@@ -96,8 +96,7 @@ pub fn item_parts(item: &Document) -> Result<Vec<Value>> {
             }
             parts
         }
-        OutputKind::Call(kind) => vec![call_part(kind, item)?],
-        OutputKind::Other => vec![json!({ "block": visible_fields(item)? })],
+        kind @ (OutputKind::Call(_) | OutputKind::Other) => vec![item_part(kind.call(), item)?],
     })
 }
 
@@ -131,16 +130,6 @@ fn block_parts(item: &Document, field: &[&str]) -> Result<Vec<Value>> {
         })
     });
     parts.collect()
-}
-
-/// Returns the part of a call.
-pub fn call_part(kind: ToolCallKind, item: &Document) -> Result<Value> {
-    let call = json!({
-        "id": call_id(item)?,
-        "name": kind.name(item)?,
-        "args": kind.arguments(item)?,
-    });
-    Ok(json!({ "functionCall": call }))
 }
 
 /// A complete text of an item, or the beginning of one.

@@ -6,14 +6,17 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::{is_refusal, remove_labels},
-    document::{Document, to_document, try_any, write_array},
+    document::{Document, to_document, try_any},
     error::Result,
     google::part::Part,
     openai::usage::CountFields,
     openai_responses::{
         calls::arguments_text,
         chunk_view::ChunkView,
-        fields::{CONTENT, ID, INCOMPLETE_DETAILS, NAME, OUTPUT, STATUS, SUMMARY},
+        fields::{
+            CONTENT, ERROR, ID, INCOMPLETE_DETAILS, NAME, OUTPUT, OUTPUT_TEXT, STATUS, SUMMARY,
+            USAGE,
+        },
         preceding::current_items,
         response::{
             item::{OutputKind, item_texts},
@@ -127,7 +130,11 @@ pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>> {
     }
     let mut items = current_items(&part.document)?;
     if !items.is_empty() {
-        items.iter_mut().try_for_each(remove_unseen)?;
+        for item in &mut items {
+            if OutputKind::of(item)? == OutputKind::Reasoning {
+                remove_seen(item)?;
+            }
+        }
         return Ok(items);
     }
     let Some(call) = part.document.child(&["functionCall"])? else {
@@ -145,30 +152,36 @@ pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>> {
     }))?])
 }
 
-/// Removes what hooks did not see of an item as it came from upstream: fields that hookgate does
-/// not interpret, and texts of reasoning, which they saw and may have edited as parts of their own.
-fn remove_unseen(item: &mut Document) -> Result<()> {
-    if OutputKind::of(item)? == OutputKind::Reasoning {
-        item.set(SUMMARY, &json!([]))?;
-        item.remove(CONTENT)?;
-    }
-    visit_item(item, &mut |object, known| remove_labels(object, known))
+/// Removes from reasoning as it came from upstream what hooks see elsewhere and may have edited
+/// there: its texts, and fields that hookgate does not interpret.
+fn remove_seen(reasoning: &mut Document) -> Result<()> {
+    reasoning.set(SUMMARY, &json!([]))?;
+    reasoning.remove(CONTENT)?;
+    visit_item(reasoning, &mut |object, known| remove_labels(object, known))
 }
 
 /// Returns the response of a view without an original.
 pub fn new_response(view: &ChunkView) -> Result<Document> {
+    let mut response = new_envelope(view)?;
+    let mut ids = NewIds::of_response(&response)?;
+    let mut items = Vec::new();
+    for part in &view.parts {
+        items.append(&mut new_items(&mut ids, part)?);
+    }
+    end_response(&mut response, &items, view)?;
+    Ok(response)
+}
+
+/// Returns a response without items: that with which the merged answers end, or a synthetic one.
+pub fn new_envelope(view: &ChunkView) -> Result<Document> {
+    if let Some(end) = &view.end {
+        return Ok(end.clone());
+    }
     let id = match view.response_id.as_deref().unwrap_or("hookgate") {
         id if id.starts_with("resp_") => id.to_owned(),
         id => format!("resp_{id}"),
     };
-    let mut ids = NewIds::new(&id);
-    let mut output = Vec::new();
-    for part in &view.parts {
-        for item in new_items(&mut ids, part)? {
-            output.push(item.to_bytes());
-        }
-    }
-    let mut response = to_document(&json!({
+    to_document(&json!({
         "id": id,
         "object": "response",
         "created_at": unix_seconds(),
@@ -193,10 +206,43 @@ pub fn new_response(view: &ChunkView) -> Result<Document> {
         "usage": new_usage(&view.usage.clone().unwrap_or_default())?,
         "user": null,
         "metadata": {},
-    }))?;
-    response.set_bytes(OUTPUT, write_array(output))?;
-    set_finish_reason(&mut response, view.finish_reason.as_deref())?;
-    Ok(response)
+    }))
+}
+
+/// Returns a response as it begins: without items, and without what is known at its end.
+pub fn started(response: &Document) -> Result<Document> {
+    let mut started = response.clone();
+    started.set(OUTPUT, &json!([]))?;
+    started.set(STATUS, &json!("in_progress"))?;
+    started.remove(OUTPUT_TEXT)?;
+    for field in [USAGE, ERROR, INCOMPLETE_DETAILS, &["completed_at"]] {
+        if started.has(field) {
+            started.set(field, &Value::Null)?;
+        }
+    }
+    Ok(started)
+}
+
+/// Writes its items and its end into a response that is written anew.
+pub fn end_response<'a>(
+    response: &mut Document,
+    items: impl IntoIterator<Item = &'a Document>,
+    view: &ChunkView,
+) -> Result<()> {
+    let reason = view.finish_reason.as_deref();
+    let is_edited = view.end.is_none() || finish_reason(response)? != reason;
+    response.set_children(OUTPUT, items)?;
+    if is_edited {
+        set_finish_reason(response, reason)?;
+    }
+    if let Some(counts) = &view.usage {
+        response.edit_child(USAGE, |usage| COUNTS.write(usage, counts))?;
+    }
+    if let Some(error) = &view.error {
+        response.set(STATUS, &json!("failed"))?;
+        response.set_child(ERROR, error)?;
+    }
+    Ok(())
 }
 
 fn unix_seconds() -> u64 {

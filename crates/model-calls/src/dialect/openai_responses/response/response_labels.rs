@@ -1,10 +1,12 @@
 //! The objects of a response that may have fields that hookgate does not interpret.
 
 use crate::dialect::{
-    content_form::ActOnObject,
+    content_form::{ActOnObject, visit_details},
     document::Document,
     error::Result,
+    openai::usage::COUNT_DETAILS,
     openai_responses::{
+        calls::CALL_FIELDS,
         fields::{OUTPUT, USAGE},
         response::item::{BLOCK_LISTS, OutputKind, text_field},
     },
@@ -60,21 +62,10 @@ const MESSAGE_FIELDS: &[&str] = &[
     "type",
 ];
 
-/// Fields of calls that hold no text, beside their arguments.
-const CALL_FIELDS: &[&str] = &[
-    "call_id",
-    "execution",
-    "id",
-    "name",
-    "namespace",
-    "status",
-    "type",
-];
-
 /// Visits the objects of a response.
 pub fn visit_response(response: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     response.edit_children(OUTPUT, |item| visit_item(item, act))?;
-    response.edit_child(USAGE, |usage| act(usage, &[]))?;
+    response.edit_child(USAGE, |usage| visit_details(usage, COUNT_DETAILS, &[], act))?;
     act(response, RESPONSE_FIELDS)
 }
 

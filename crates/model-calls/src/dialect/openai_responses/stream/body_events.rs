@@ -7,7 +7,8 @@ use crate::dialect::{
     document::{Document, elements, first_byte, to_document},
     error::Result,
     openai_responses::{
-        fields::{ERROR, INCOMPLETE_DETAILS, OUTPUT, OUTPUT_TEXT, STATUS, TYPE, USAGE, parse},
+        fields::{OUTPUT, STATUS, TYPE, parse},
+        response::object::started,
         stream::{event::RESPONSE, item_events::complete_events},
     },
 };
@@ -31,15 +32,7 @@ fn is_response(body: &Document) -> Result<bool> {
 }
 
 fn response_events(response: &Document) -> Result<Vec<Bytes>> {
-    let mut started = response.clone();
-    started.set(OUTPUT, &json!([]))?;
-    started.set(STATUS, &json!("in_progress"))?;
-    started.remove(OUTPUT_TEXT)?;
-    for field in [USAGE, ERROR, INCOMPLETE_DETAILS] {
-        if started.has(field) {
-            started.set(field, &Value::Null)?;
-        }
-    }
+    let started = started(response)?;
     let mut events = EventList::default();
     for name in ["response.created", "response.in_progress"] {
         events.push(name, json!({}), RESPONSE, started.to_bytes())?;

@@ -10,11 +10,11 @@ use crate::dialect::{
     google::part::Part,
     openai_responses::{
         chunk_view::ChunkView,
-        fields::{ERROR, ID, OUTPUT, OUTPUT_TEXT, STATUS, TYPE, USAGE},
+        fields::{ID, OUTPUT, OUTPUT_TEXT, STATUS, TYPE, USAGE},
         response::{
             form::check_copy,
             item::{OutputKind, agree, item_parts},
-            object::{COUNTS, new_items, new_usage, set_finish_reason},
+            object::{COUNTS, end_response, new_envelope, new_items, new_usage, set_finish_reason},
             splice::splice_output,
         },
         stream::{
@@ -224,18 +224,19 @@ impl EventWriter {
         out: &mut BytesMut,
         view: &ChunkView,
     ) -> Result<()> {
-        self.ensure_started(out, &ChunkView::default())?;
+        self.ensure_started(out, view)?;
         self.close_items(out, &[])?;
-        let mut response = self.response.clone().unwrap_or_default();
-        let items = self.done.values().map(Document::to_bytes);
-        response.set_bytes(OUTPUT, write_array(items))?;
-        set_finish_reason(&mut response, view.finish_reason.as_deref())?;
-        let usage = new_usage(&view.usage.clone().unwrap_or_default())?;
-        response.set(USAGE, &usage)?;
-        if let Some(error) = &view.error {
-            response.set(STATUS, &json!("failed"))?;
-            response.set_child(ERROR, error)?;
-        }
+        let mut response = match (&view.end, &self.response) {
+            (None, Some(started)) => {
+                let mut response = started.clone();
+                let usage = new_usage(&view.usage.clone().unwrap_or_default())?;
+                response.set(USAGE, &usage)?;
+                response
+            }
+            _ => new_envelope(view)?,
+        };
+        self.keep_id(&mut response)?;
+        end_response(&mut response, self.done.values(), view)?;
         let fields = json!({ "response": to_value(&response)? });
         let name = event_name(&response)?;
         self.sender.send_synthetic(out, name, fields);

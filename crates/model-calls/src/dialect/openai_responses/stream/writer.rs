@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bytes::{Bytes, BytesMut};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::dialect::{
     api_dialect::WriteChunks,
@@ -16,10 +16,10 @@ use crate::dialect::{
     google::response::document::ResponseDocument,
     openai_responses::{
         chunk_view::ChunkView,
-        fields::{ITEM, STATUS, USAGE},
+        fields::ITEM,
         response::{
             item::{ItemSlot, OutputKind},
-            object::{NewIds, new_response},
+            object::{NewIds, new_envelope, started},
         },
         stream::{
             event::{EventClass, REFUSAL_DELTA, RESPONSE, StreamEvent},
@@ -147,14 +147,7 @@ impl EventWriter {
         if self.response.is_some() {
             return Ok(());
         }
-        let facts = ChunkView {
-            model: view.model.clone(),
-            response_id: view.response_id.clone(),
-            ..ChunkView::default()
-        };
-        let mut response = new_response(&facts)?;
-        response.set(STATUS, &json!("in_progress"))?;
-        response.set(USAGE, &Value::Null)?;
+        let response = started(&new_envelope(view)?)?;
         for name in ["response.created", "response.in_progress"] {
             let fields = json!({ "response": to_value(&response)? });
             self.sender.send_synthetic(out, name, fields);
@@ -329,7 +322,7 @@ impl WriteChunks for EventWriter {
     fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<()> {
         let wire = chunk.original_events().unwrap_or_default();
         let Some(text) = chunk.unparsed_text() else {
-            return self.write_chunk(out, wire, ChunkView::read(chunk.document())?);
+            return self.write_chunk(out, wire, ChunkView::of(chunk)?);
         };
         if let ([data], false) = (wire, chunk.is_edited())
             && self.write_alike(out, data, text)
