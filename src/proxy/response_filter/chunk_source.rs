@@ -70,12 +70,11 @@ impl ChunkSource {
         while self.waiting.is_empty()
             && let Some((pieces, reader)) = &mut self.events
         {
-            let events = match pieces.next().await {
-                Some(piece) => reader.push(&piece?),
-                None => {
-                    let last = self.events.take().map(|(_, reader)| reader.finish());
-                    last.and_then(Result::transpose).into_iter().collect()
-                }
+            let events = if let Some(piece) = pieces.next().await {
+                reader.push(&piece?)
+            } else {
+                let last = self.events.take().map(|(_, reader)| reader.finish());
+                last.and_then(Result::transpose).into_iter().collect()
             };
             let events = events.map_err(|error| unreadable().with_source(&error))?;
             for event in events {
