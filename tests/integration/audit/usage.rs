@@ -154,10 +154,11 @@ async fn the_tokens_of_a_compaction_are_logged_and_counted() {
     let mut sent = events("/v1/messages");
     sent[1] = json!({ "type": "ping" });
     sent[2]["usage"] = usage;
-    let stream: String = sent
+    let events: Vec<String> = sent
         .iter()
         .map(|event| format!("data: {event}\n\n"))
         .collect();
+    let stream = events.concat();
     let upstream = Upstream::with(move |asked| {
         if asked.body.contains(r#""stream":true"#) {
             respond(200, "text/event-stream", stream.clone())
