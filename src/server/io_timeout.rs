@@ -24,8 +24,8 @@ use tokio::{
 
 use crate::{config::Timeouts, mutex::Mutex, resettable_timer::ResettableTimer};
 
-/// Maximum time to read from a client that still sends after the last response. Closing the socket
-/// at once would reset the connection, and the client would lose the response.
+/// Maximum time to read from a client of HTTP/1.1 that still sends after the last response.
+/// Closing the socket at once would reset the connection, and the client would lose the response.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 const DISCARD_BUFFER_BYTES: usize = 8192;
@@ -252,11 +252,15 @@ impl TimeoutStream {
             .map(|()| Err(state.time_out(TimeoutKind::Write)))
     }
 
-    /// Discards input until the client closes the connection or the time is over.
+    /// Discards input until the client closes the connection or the time is over. A client of
+    /// HTTP/2 sends window updates while it reads the rest of a response.
     fn drain_before_close(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let timer = self
-            .linger_timer
-            .get_or_insert_with(|| sleep(LINGER_TIMEOUT));
+        let timeout = if self.state.has_streams() {
+            self.timeouts.write
+        } else {
+            LINGER_TIMEOUT
+        };
+        let timer = self.linger_timer.get_or_insert_with(|| sleep(timeout));
         let mut discarded = [0; DISCARD_BUFFER_BYTES];
         loop {
             if timer.as_mut().poll(context).is_ready() {
@@ -265,7 +269,7 @@ impl TimeoutStream {
             let mut buffer = ReadBuf::new(&mut discarded);
             let polled = Pin::new(&mut self.stream).poll_read(context, &mut buffer);
             match ready!(polled) {
-                Ok(()) if !buffer.filled().is_empty() => (),
+                Ok(()) if !buffer.filled().is_empty() => self.state.record_progress(),
                 Ok(()) | Err(_) => return Poll::Ready(()),
             }
         }
@@ -356,7 +360,7 @@ impl AsyncWrite for TimeoutStream {
         if self.linger_timer.is_none() {
             ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
         }
-        if self.state.has_unread_body() {
+        if self.state.has_unread_body() || self.state.has_streams() {
             ready!(self.drain_before_close(context));
         }
         Poll::Ready(Ok(()))
