@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -221,17 +222,22 @@ impl Redact {
             TextKind::ToolCall | TextKind::Block => text.contains('\\'),
             TextKind::Speech | TextKind::ToolResult => false,
         };
-        let decoded = has_escapes && self.on.contains(&scope);
-        let masked = decoded.then(|| self.redact_escaped(text, found)).flatten();
-        let rest = masked.as_deref().unwrap_or(text);
-        self.redact(scope, rest, found).or(masked)
+        if has_escapes && self.on.contains(&scope) {
+            return self.redact_escaped(text, found);
+        }
+        self.redact(scope, text, found)
     }
 
-    /// Redacts a text by its secrets with decoded escapes. Escapes beside them are kept.
+    /// Redacts a text by its secrets, and by those it has with decoded escapes. Escapes beside them
+    /// are kept.
     fn redact_escaped(&self, text: &str, found: &mut FoundDetectors) -> Option<String> {
-        let secrets = self.mask.secrets(&unescaped_lossy(text));
+        let decoded = self.mask.secrets(&unescaped_lossy(text));
+        let mut secrets = in_escaped_text(text, decoded);
+        secrets.extend(self.mask.secrets(text));
+        // Of those that overlap, the longest has the label.
+        secrets.sort_by_key(|secret| (secret.place.start, Reverse(secret.place.end)));
         found.extend(secrets.iter().map(|secret| Arc::clone(&secret.detector)));
-        (!secrets.is_empty()).then(|| with_labels(text, secrets))
+        (!secrets.is_empty()).then(|| with_labels(text, &secrets))
     }
 
     /// Redacts texts that are read as one, each in its place. Returns whether any was found.
@@ -256,21 +262,35 @@ impl Redact {
     }
 }
 
-/// Returns a text with labels in the place of secrets, whose places are those in the text with
-/// decoded escapes.
-fn with_labels(text: &str, secrets: Vec<FoundSecret>) -> String {
-    let mut out = String::with_capacity(text.len());
-    let (mut secrets, mut at) = (secrets.into_iter().peekable(), 0);
-    for (raw, letter) in unescaped_chars(text) {
-        match secrets.peek() {
-            Some(secret) if secret.place.start == at => out.push_str(&secret.label),
-            Some(secret) if secret.place.contains(&at) => (),
-            Some(_) | None => out.push_str(raw),
+/// Returns secrets of a text with decoded escapes with their places in the text itself.
+fn in_escaped_text(text: &str, mut secrets: Vec<FoundSecret>) -> Vec<FoundSecret> {
+    let (mut chars, mut at, mut decoded_at) = (unescaped_chars(text), 0, 0);
+    let mut place_of = |decoded: usize| {
+        while decoded_at < decoded
+            && let Some((raw, letter)) = chars.next()
+        {
+            at += raw.len();
+            decoded_at += letter.len_utf8();
         }
-        at += letter.len_utf8();
-        secrets.next_if(|secret| secret.place.end <= at);
+        at
+    };
+    for secret in &mut secrets {
+        secret.place = place_of(secret.place.start)..place_of(secret.place.end);
     }
-    out
+    secrets
+}
+
+/// Returns a text with labels in the place of secrets, which are in order and may overlap.
+fn with_labels(text: &str, secrets: &[FoundSecret]) -> String {
+    let (mut out, mut at) = (String::with_capacity(text.len()), 0);
+    for secret in secrets {
+        if secret.place.start >= at {
+            out.push_str(text.get(at..secret.place.start).unwrap_or_default());
+            out.push_str(&secret.label);
+        }
+        at = at.max(secret.place.end);
+    }
+    out + text.get(at..).unwrap_or_default()
 }
 
 /// The error of a pattern without its name, which follows from its position.

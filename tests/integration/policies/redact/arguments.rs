@@ -159,6 +159,30 @@ async fn escaped_secrets_in_arguments_that_are_no_object_do_not_reach_upstream()
 }
 
 #[tokio::test]
+async fn a_secret_with_backslashes_is_masked_to_its_end() {
+    let upstream = Upstream::mock().await;
+    let config = "upstreams: { openai: { url: \"{upstream}\" } }\n\
+        policies: [{ policy: redact, detect: [email], on: [request, tool_calls],\n\
+        \x20 patterns: { password: 'password=\\S+' } }]\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let arguments = json!({ "cmd": r"login password=C:\new\pw9 -u ann\u0040example.com" });
+    let body = json!({ "model": "m", "messages": [
+        { "role": "assistant", "content": null, "tool_calls": [chat_call(&arguments.to_string())] },
+        { "role": "tool", "tool_call_id": "c", "content": "ok" },
+    ] });
+
+    gateway
+        .agent()
+        .post("/v1/chat/completions", body.to_string())
+        .await;
+
+    let sent = upstream.only_request().json();
+    let sent = &sent["messages"][0]["tool_calls"][0]["function"]["arguments"];
+    let expected = r#"{"cmd":"login [REDACTED:password] -u [REDACTED:email]"}"#;
+    assert_eq!(*sent, expected);
+}
+
+#[tokio::test]
 async fn escapes_beside_a_masked_secret_are_kept() {
     let upstream = Upstream::mock().await;
     let gateway = gateway(&upstream).await;
