@@ -1073,6 +1073,28 @@ async fn a_text_of_no_item_is_the_message_of_the_last_event() {
 }
 
 #[tokio::test]
+async fn two_texts_of_no_item_are_sent_once() {
+    let block = |text: &str| json!({ "type": "output_text", "text": text, "annotations": [] });
+    let piece_of = |index: u64, text: &str| {
+        let mut piece = piece(text);
+        piece["content_index"] = index.into();
+        piece
+    };
+    let mut message = message("one ");
+    message["content"] = json!([block("one "), block("two")]);
+    let last = completed(&json!([message]));
+    let sent = [created(), piece_of(0, "one "), piece_of(1, "two"), last];
+    let upstream = streaming(&sent).await;
+    let gateway = gateway(&upstream, &no_op_hook()).await;
+
+    let body = json!({ "model": "m", "input": "hello", "stream": true });
+    let answer = ask(&gateway, &body).await;
+
+    let (_, response) = stream(&answer);
+    assert_eq!(text(&response), "one two", "{}", answer.text());
+}
+
+#[tokio::test]
 async fn a_call_behind_a_text_of_no_item_is_guarded() {
     let call = json!({ "type": "function_call", "id": "f", "call_id": "c", "name": "rm",
         "arguments": "{}", "status": "completed" });

@@ -324,13 +324,12 @@ impl EventReader {
     /// Returns the parts that the last event holds and no event before it. Their sources are their
     /// positions among the parts of all its items.
     fn unseen_parts(&mut self, output: &[Document]) -> Result<Vec<Value>> {
-        if !self.items.are_unindexed() {
+        let unindexed = unindexed_part(output)?.filter(|_| self.items.are_unindexed());
+        let Some(number) = unindexed else {
             return parts_behind(self.items.count(), output);
-        }
+        };
         let mut parts = parts_behind(0, output)?;
-        if let Some(number) = unindexed_part(output)?
-            && let Some(part) = parts.get_mut(number)
-        {
+        if let Some(part) = parts.get_mut(number) {
             let text = part.get("text").and_then(Value::as_str);
             let text = text.unwrap_or_default();
             match self.texts.complete(0, ItemSlot::Content(0), text)? {
