@@ -241,7 +241,14 @@ fn options_out_of_range_are_refused_before_a_connection() {
         "--url",
         "http://127.0.0.1:1",
     ];
-    let fleet = ["fleet", "status", "--wait-for", "5f1d", "--replicas", "0"];
+    let fleet = [
+        "fleet",
+        "status",
+        "--wait-for",
+        "5f1d3c0a",
+        "--replicas",
+        "0",
+    ];
     for (arguments, option) in [
         (
             &[&shadow[..], &["--duration", "0s"]].concat()[..],

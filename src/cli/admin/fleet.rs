@@ -22,6 +22,9 @@ pub(in crate::cli) const EXAMPLES: &str = "Examples:
   hookgate fleet status
   hookgate fleet status --wait-for 5f1d3c0a9b7e2466 --replicas 3 --timeout 60s";
 
+/// Digits of a revision that are enough to name it.
+const MIN_REVISION_DIGITS: usize = 8;
+
 /// Time between two looks at the fleet.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -43,8 +46,8 @@ enum FleetCommand {
 struct StatusArgs {
     #[command(flatten)]
     admin: AdminArgs,
-    /// Wait until every replica has this version of the config, or one that begins with the digits
-    #[arg(long, value_name = "REVISION")]
+    /// Wait until every replica has the version of the config that begins with these digits
+    #[arg(long, value_name = "REVISION", value_parser = parse_revision)]
     wait_for: Option<String>,
     /// Least number of replicas to wait for
     #[arg(
@@ -60,6 +63,18 @@ struct StatusArgs {
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
+}
+
+/// Parses the first digits of a revision. They must be enough to name only one.
+fn parse_revision(text: &str) -> Result<String, String> {
+    let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_hex && text.len() >= MIN_REVISION_DIGITS {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err(format!(
+            "must have at least {MIN_REVISION_DIGITS} hexadecimal digits"
+        ))
+    }
 }
 
 impl FleetArgs {
@@ -121,8 +136,14 @@ impl StatusArgs {
                 log.head.log
             ));
         }
-        let revision = self.wait_for.as_ref().unwrap_or(&status.revision);
-        let has_other = |view: &&ReplicaView| !view.status.revision.starts_with(revision);
+        let first = status.replicas.first().map(|view| &view.status.revision);
+        let waited_for = |digits| {
+            first
+                .filter(|first| first.starts_with(digits))
+                .unwrap_or(digits)
+        };
+        let revision = self.wait_for.as_ref().map_or(&status.revision, waited_for);
+        let has_other = |view: &&ReplicaView| view.status.revision != *revision;
         let others = status.replicas.iter().filter(has_other).count();
         if others > 0 {
             return Some(format!(

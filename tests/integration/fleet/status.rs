@@ -150,7 +150,7 @@ async fn a_replica_with_an_older_config_lags_until_it_has_the_new_one() {
 
     write_config(other.folder.path(), &upstream, "denials: error\n");
     other.served.signal(Signal::HUP);
-    let first_digits = &new[..6];
+    let first_digits = &new[..8];
     let args = ["--wait-for", first_digits, "--replicas", "2"];
     let waited = one.cli(&args).await;
     assert_eq!(waited.0, 0, "{}{}", waited.1, waited.2);
@@ -339,7 +339,7 @@ async fn the_fleet_status_is_an_error_without_redis() {
     assert_eq!(answer.status, 404);
     assert_eq!(answer.json()["error"]["details"][0]["reason"], "NO_FLEET");
     // It is not waited for.
-    let wait = ["--wait-for", "5f1d", "--timeout", "60s"];
+    let wait = ["--wait-for", "5f1d3c0a", "--timeout", "60s"];
     let started = Instant::now();
     let (code, _, error) = fleet_status(&gate.operator(), &wait).await;
     assert_eq!(code, 1, "{error}");
