@@ -84,9 +84,11 @@ pub fn init(
 fn parse_filter(text: &str) -> Result<EnvFilter, InvalidFilter> {
     let is_target = |word: &str| word == TARGET || word.starts_with(&format!("{TARGET}::"));
     let is_level = |word: &str| word.parse::<LevelFilter>().is_ok();
-    let mut words = text.split(',').map(str::trim);
-    let is_known = |word: &str| word.contains(['=', '[', ']']) || is_target(word) || is_level(word);
-    let filter = words.all(is_known).then(|| EnvFilter::try_new(text).ok());
+    let words: Vec<&str> = text.split(',').map(str::trim).collect();
+    let is_known =
+        |word: &&str| word.contains(['=', '[', ']']) || is_target(word) || is_level(word);
+    let is_valid = words.iter().all(is_known);
+    let filter = is_valid.then(|| EnvFilter::try_new(words.join(",")).ok());
     filter
         .flatten()
         .ok_or_else(|| InvalidFilter(text.to_owned()))

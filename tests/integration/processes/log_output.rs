@@ -32,7 +32,14 @@ fn warns_of_failing_open(line: &Value) -> bool {
 async fn blanks_in_the_filter_variable_have_no_effect() {
     let folder = TempDir::new().unwrap();
     write_config(&folder, "closed");
-    for filter in ["", " ", "debug ", "hookgate,h2=off"] {
+    for filter in [
+        "",
+        " ",
+        "debug ",
+        "hookgate,h2=off",
+        "debug , h2=warn",
+        "h2=off, info",
+    ] {
         let mut command = serve_command(folder.path());
         command.env("HOOKGATE_LOG", filter);
         let mut served = ServerProcess::start(command);
