@@ -251,6 +251,7 @@ impl SegmentWriter {
 
     /// Ends the segment that is being written.
     fn close(&mut self) {
+        self.leave_removed();
         let Some(segment) = self.segment.take() else {
             return;
         };
