@@ -114,7 +114,7 @@ pub(super) fn text_line(line: &Value) -> String {
     for (name, pointer) in ADMIN_VALUES.iter().chain(&LABELLED_VALUES) {
         let value = text(line, pointer);
         if !value.is_empty() {
-            line_text = format!("{line_text} {name}={}", escape(&value));
+            line_text = format!("{line_text} {name}={}", quoted(&value));
         }
     }
     line_text
@@ -127,6 +127,15 @@ fn text(line: &Value, pointer: &str) -> String {
         Some(Value::Object(_)) => text(line, &format!("{pointer}/text")),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
+    }
+}
+
+/// Escapes a value, and quotes it if it has white space: it may look like other fields.
+fn quoted(text: &str) -> String {
+    if text.contains(char::is_whitespace) {
+        format!("{text:?}")
+    } else {
+        escape(text)
     }
 }
 

@@ -234,7 +234,7 @@ fn show_and_csv_have_the_subject_of_administrative_lines() {
         "promoted promote from=old to=new by=olga",
         "rollout abort from=old to=new percent=5 measure=denied",
         "shadow end from=old to=new reason=until",
-        "viewed by=ivan because=case 7 request=r",
+        "viewed by=ivan because=\"case 7\" request=r",
         "event guard(deny 1 ms)",
     ]) {
         assert!(line.ends_with(part), "{line}");
@@ -263,7 +263,7 @@ fn show_and_csv_have_the_reason_of_a_denial() {
     let export = ["audit", "export", "audit.jsonl", "--format", "csv"];
     let (_, table, _) = run(&export, folder.path());
 
-    assert!(shown.contains("deny reason=no shell"), "{shown}");
+    assert!(shown.contains("deny reason=\"no shell\""), "{shown}");
     assert!(table.trim_end().ends_with(",no shell"), "{table}");
 }
 
