@@ -116,19 +116,20 @@ fn by_caller(groups: &[DenialGroup]) -> Markup {
         ul aria-label="Denials by caller" {
             @for (caller, (count, action)) in callers {
                 @let verdict = action.map(|action| parameter("verdict", action.as_str()));
-                li { (caller_count(caller, count, verdict.as_slice())) }
+                li { (caller_count(caller, count, verdict.as_deref())) }
             }
             @if others > 0 { li { "others × " (others) } }
         }
     }
 }
 
-/// Returns a caller with a link to its calls under these conditions, and the number of its denials.
-fn caller_count(caller: &str, count: u64, conditions: &[String]) -> Markup {
-    let calls = calls_with("caller", caller);
-    let calls = conditions
-        .iter()
-        .fold(calls, |calls, condition| with_parameter(&calls, condition));
+/// Returns a caller with a link to its calls, under a further condition if there is one, and the
+/// number of its denials.
+fn caller_count(caller: &str, count: u64, condition: Option<&str>) -> Markup {
+    let mut calls = calls_with("caller", caller);
+    if let Some(condition) = condition {
+        calls = with_parameter(&calls, condition);
+    }
     html! {
         @if caller.is_empty() { "without authentication" } @else {
             a href=(calls) { (caller) }
@@ -161,14 +162,11 @@ fn denial_group(group: &DenialGroup, id: Option<String>, snapshot: &Snapshot) ->
 fn callers(group: &DenialGroup) -> Markup {
     let mut callers: Vec<_> = group.callers.iter().collect();
     callers.sort_by_key(|(_, count)| Reverse(**count));
-    let conditions = [
-        parameter("verdict", group.action.as_str()),
-        parameter("rule", &group.rule),
-    ];
+    let rule = parameter("rule", &group.rule);
     html! {
         @for (index, (caller, count)) in callers.iter().enumerate() {
             @if index > 0 { ", " }
-            (caller_count(caller, **count, &conditions))
+            (caller_count(caller, **count, Some(&rule)))
         }
         @if group.other_callers > 0 { ", others × " (group.other_callers) }
     }
