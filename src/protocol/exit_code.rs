@@ -14,6 +14,10 @@ use crate::event::{
 /// Exit code of a refusal.
 const EXIT_BLOCK: i32 = 2;
 
+/// Objects among lines of text that are searched for an output, the last ones: each is parsed to
+/// its end.
+const MAX_SEARCHED_OBJECTS: usize = 16;
+
 /// Reason of a refusal without any output.
 const NO_BLOCK_REASON: &str = "Hook exited with code 2 without an error message";
 
@@ -84,10 +88,13 @@ fn succeeded(stdout: &str, reader: OutputReader) -> HookResult {
 fn text_diagnostics(text: &str) -> Vec<Diagnostic> {
     let is_text = "stdout is text and so no decision; write logs to stderr";
     let mut diagnostics = vec![DiagnosticCode::PlainText.with(is_text)];
-    let mut objects = text.match_indices("\n{").filter_map(|(index, _)| {
-        let documents = serde_json::Deserializer::from_str(text.get(index..)?);
-        documents.into_iter::<Map<String, Value>>().next()?.ok()
-    });
+    let mut objects = text
+        .rmatch_indices("\n{")
+        .take(MAX_SEARCHED_OBJECTS)
+        .filter_map(|(index, _)| {
+            let documents = serde_json::Deserializer::from_str(text.get(index..)?);
+            documents.into_iter::<Map<String, Value>>().next()?.ok()
+        });
     let is_output = |fields: Map<String, Value>| {
         let mut names = HookOutput::FIELDS.iter();
         names.any(|name| fields.contains_key(*name))

@@ -63,12 +63,13 @@ impl HookResult {
         }
     }
 
-    /// Returns the code of a part of the output that has no effect, unless the hook has failed or
-    /// denied. Text is no such part.
+    /// Returns the code of a part of the output that has no effect, unless the exit code has failed
+    /// or refused; unreliable output before other parts. Text is no such part.
     pub fn ignored_part(&self) -> Option<DiagnosticCode> {
-        let mut codes = self.diagnostics.iter().map(|diagnostic| diagnostic.code);
-        let ignored = codes.find(|code| *code != DiagnosticCode::PlainText);
-        ignored.filter(|_| self.status == HookStatus::Ok)
+        let codes = self.diagnostics.iter().map(|diagnostic| diagnostic.code);
+        let ignored = codes.filter(|code| *code != DiagnosticCode::PlainText);
+        let first = ignored.min_by_key(|code| !code.is_unreliable_output());
+        first.filter(|_| self.status == HookStatus::Ok)
     }
 
     /// Turns a failure of `hook`, or unreliable output, into a denial
