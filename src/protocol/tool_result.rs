@@ -36,8 +36,8 @@ const DESCRIPTIONS: &[&str] = &[
     "usage",
 ];
 
-/// Maximum length of a number that only describes a result, such as a count or a priority.
-const MAX_COUNT_CHARS: usize = 6;
+/// Maximum length of a number that only describes a result, such as a status or a priority.
+const MAX_COUNT_CHARS: usize = 3;
 
 /// Returns the text of a result, and behind it the JSON of what else a model may read.
 pub(super) fn text(result: &Value) -> String {
