@@ -134,7 +134,7 @@ fn short_timeout(hook: &Value) -> Option<String> {
     let timeout = hook.get("timeout")?.as_u64()?;
     let is_policy = hook.get("type").and_then(Value::as_str) == Some(BUILTIN);
     (timeout < MIN_TIMEOUT_MS && !is_policy).then(|| {
-        format!("the timeout is {timeout} milliseconds: write `{timeout}s` if seconds are meant")
+        format!("the timeout is {timeout} milliseconds: in seconds it would be {timeout}000")
     })
 }
 

@@ -198,7 +198,7 @@ fn below_directory<'a>(command: &'a str, variables: &[&'a str]) -> Option<(&'a s
         let rest = start
             .strip_prefix(name)
             .or_else(|| start.strip_prefix(&braced))?;
-        Some((*name, rest.strip_prefix('/')?))
+        Some((*name, rest.strip_prefix('/')?.trim_start_matches('/')))
     })
 }
 

@@ -155,7 +155,7 @@ fn timeouts_that_are_probably_seconds_are_warned_of() {
         )
     };
 
-    assert_snapshot!(hook("60"), @r"hookgate.yaml:2:57: the timeout is 60 milliseconds: write `60s` if seconds are meant");
+    assert_snapshot!(hook("60"), @r"hookgate.yaml:2:57: the timeout is 60 milliseconds: in seconds it would be 60000");
     for timeout in ["60ms", "60s", "100"] {
         assert_eq!(hook(timeout), "", "{timeout}");
     }
