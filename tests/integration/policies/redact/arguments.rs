@@ -158,6 +158,18 @@ async fn escaped_secrets_in_arguments_that_are_no_object_do_not_reach_upstream()
     }
 }
 
+/// Sends a request with an earlier call, and returns the arguments of the call that reach upstream.
+async fn sent_arguments(gateway: &TestGateway, upstream: &Upstream, arguments: &str) -> Value {
+    let body = json!({ "model": "m", "messages": [
+        { "role": "assistant", "content": null, "tool_calls": [chat_call(arguments)] },
+        { "role": "tool", "tool_call_id": "c", "content": "ok" },
+    ] });
+    let agent = gateway.agent();
+    agent.post("/v1/chat/completions", body.to_string()).await;
+    let sent = upstream.only_request().json();
+    sent["messages"][0]["tool_calls"][0]["function"]["arguments"].clone()
+}
+
 #[tokio::test]
 async fn a_secret_with_backslashes_is_masked_to_its_end() {
     let upstream = Upstream::mock().await;
@@ -166,20 +178,11 @@ async fn a_secret_with_backslashes_is_masked_to_its_end() {
         \x20 patterns: { password: 'password=\\S+' } }]\n";
     let gateway = TestGateway::start(&upstream, config).await;
     let arguments = json!({ "cmd": r"login password=C:\new\pw9 -u ann\u0040example.com" });
-    let body = json!({ "model": "m", "messages": [
-        { "role": "assistant", "content": null, "tool_calls": [chat_call(&arguments.to_string())] },
-        { "role": "tool", "tool_call_id": "c", "content": "ok" },
-    ] });
 
-    gateway
-        .agent()
-        .post("/v1/chat/completions", body.to_string())
-        .await;
+    let sent = sent_arguments(&gateway, &upstream, &arguments.to_string()).await;
 
-    let sent = upstream.only_request().json();
-    let sent = &sent["messages"][0]["tool_calls"][0]["function"]["arguments"];
     let expected = r#"{"cmd":"login [REDACTED:password] -u [REDACTED:email]"}"#;
-    assert_eq!(*sent, expected);
+    assert_eq!(sent, expected);
 }
 
 #[tokio::test]
@@ -187,18 +190,9 @@ async fn escapes_beside_a_masked_secret_are_kept() {
     let upstream = Upstream::mock().await;
     let gateway = gateway(&upstream).await;
     let arguments = r#"{"a":"\"x\", \u0041\ud83d\ude00\ud83d","a":"to ann\u0040example.com\n\q"}"#;
-    let body = json!({ "model": "m", "messages": [
-        { "role": "assistant", "content": null, "tool_calls": [chat_call(arguments)] },
-        { "role": "tool", "tool_call_id": "c", "content": "ok" },
-    ] });
 
-    gateway
-        .agent()
-        .post("/v1/chat/completions", body.to_string())
-        .await;
+    let sent = sent_arguments(&gateway, &upstream, arguments).await;
 
-    let sent = upstream.only_request().json();
-    let sent = &sent["messages"][0]["tool_calls"][0]["function"]["arguments"];
     let expected = arguments.replace(r"ann\u0040example.com", "[REDACTED:email]");
-    assert_eq!(*sent, expected);
+    assert_eq!(sent, expected);
 }
