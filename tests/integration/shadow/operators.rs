@@ -225,6 +225,22 @@ async fn the_console_shows_the_report_and_ends_the_shadow() {
     assert!(page.contains("It ended: operator"), "{page}");
 }
 
+/// Runs `hookgate shadow` for an hour at most. Returns whether it succeeded, and what it printed to
+/// standard error.
+async fn shadow_for_an_hour(gateway: &Upstream) -> (bool, String) {
+    let folder = tempfile::TempDir::new().unwrap();
+    fs::write(folder.path().join("next.yaml"), base()).unwrap();
+    let mut command = hookgate(&["shadow", "--config", "next.yaml", "--duration", "1h"]);
+    command.arg("--url").arg(format!("http://{}", gateway.addr));
+    command.current_dir(folder.path());
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+    let output = output.await.unwrap();
+    (
+        output.status.success(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shadow_that_a_restart_of_the_gateway_has_ended_is_reported_as_such() {
     let respond = |state: &'static str, to: &'static str| {
@@ -232,17 +248,10 @@ async fn a_shadow_that_a_restart_of_the_gateway_has_ended_is_reported_as_such() 
     };
     let shadow = post(move || respond("running", "next")).get(move || respond("none", ""));
     let gateway = Upstream::with_router(Router::new().route("/shadow", shadow)).await;
-    let folder = tempfile::TempDir::new().unwrap();
-    fs::write(folder.path().join("next.yaml"), base()).unwrap();
-    let mut command = hookgate(&["shadow", "--config", "next.yaml", "--duration", "1h"]);
-    command.arg("--url").arg(format!("http://{}", gateway.addr));
-    command.current_dir(folder.path());
 
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
-    let output = output.await.unwrap();
+    let (is_success, err) = shadow_for_an_hour(&gateway).await;
 
-    let err = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success(), "{err}");
+    assert!(!is_success, "{err}");
     assert!(err.contains("the gateway was restarted"), "{err}");
 }
 
@@ -263,16 +272,9 @@ async fn a_state_that_is_unavailable_for_a_moment_is_requested_again() {
     };
     let shadow = post(move || std::future::ready(respond("running"))).get(state);
     let gateway = Upstream::with_router(Router::new().route("/shadow", shadow)).await;
-    let folder = tempfile::TempDir::new().unwrap();
-    fs::write(folder.path().join("next.yaml"), base()).unwrap();
-    let mut command = hookgate(&["shadow", "--config", "next.yaml", "--duration", "1h"]);
-    command.arg("--url").arg(format!("http://{}", gateway.addr));
-    command.current_dir(folder.path());
 
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
-    let output = output.await.unwrap();
+    let (is_success, err) = shadow_for_an_hour(&gateway).await;
 
-    let err = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{err}");
+    assert!(is_success, "{err}");
     assert!(err.contains("503") && err.contains("trying again"), "{err}");
 }
