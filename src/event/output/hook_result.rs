@@ -63,8 +63,8 @@ impl HookResult {
         }
     }
 
-    /// Returns the code of a part of the output that has no effect, unless the exit code has failed
-    /// or refused; unreliable output before other parts. Text is no such part.
+    /// Returns the code of a part of the output that has no effect: of unreliable output, or else
+    /// of the first other part but text. None if the hook failed or refused by its exit code.
     pub fn ignored_part(&self) -> Option<DiagnosticCode> {
         let codes = self.diagnostics.iter().map(|diagnostic| diagnostic.code);
         let ignored = codes.filter(|code| *code != DiagnosticCode::PlainText);
