@@ -6,6 +6,7 @@ mod event;
 mod event_labels;
 mod item_agreement;
 mod item_events;
+mod item_places;
 mod item_writer;
 mod open_items;
 mod read_items;

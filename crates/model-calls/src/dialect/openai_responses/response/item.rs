@@ -69,8 +69,8 @@ type BlockList = (&'static [&'static str], fn(u64) -> ItemSlot);
 pub const BLOCK_LISTS: [BlockList; 2] =
     [(SUMMARY, ItemSlot::Summary), (CONTENT, ItemSlot::Content)];
 
-/// Fields of a block that may hold its text.
-pub const TEXT_FIELDS: [&str; 3] = ["text", "refusal", "transcript"];
+/// Fields of a block that may hold its text. LiteLLM has thoughts in `reasoning`.
+pub const TEXT_FIELDS: [&str; 4] = ["text", "refusal", "transcript", "reasoning"];
 
 /// Returns the field of a block that holds its text; `None` if the block is no text.
 pub fn text_field(block: &Document) -> Result<Option<&'static str>> {

@@ -19,7 +19,7 @@ pub const OBFUSCATION: &[&str] = &["obfuscation"];
 pub const PART: &[&str] = &["part"];
 pub const RESPONSE: &[&str] = &["response"];
 pub const REFUSAL_DELTA: &str = "response.refusal.delta";
-const CONTENT_INDEX: &[&str] = &["content_index"];
+pub const CONTENT_INDEX: &[&str] = &["content_index"];
 const SUMMARY_INDEX: &[&str] = &["summary_index"];
 
 /// Fields of all events that hold no text of their own.
@@ -97,8 +97,9 @@ impl StreamEvent {
 
     /// Returns the slot of the text or part that the event belongs to.
     pub fn slot(&self) -> Result<ItemSlot> {
-        if let Some(index) = integer(&self.document, SUMMARY_INDEX)? {
-            return Ok(ItemSlot::Summary(index));
+        let summary = integer(&self.document, SUMMARY_INDEX)?;
+        if summary.is_some() || self.name.contains("reasoning_summary") {
+            return Ok(ItemSlot::Summary(summary.unwrap_or(0)));
         }
         let index = integer(&self.document, CONTENT_INDEX)?;
         Ok(ItemSlot::Content(index.unwrap_or(0)))

@@ -127,11 +127,6 @@ impl EventWriter {
         view: &ChunkView,
     ) -> Result<()> {
         let is_indexed = event.output_index()?.is_some();
-        let is_removed = view.is_edited && text.is_empty();
-        if event.is_thought() && !is_indexed && !is_removed {
-            // A thought of no item passes outside of items.
-            return self.sender.send(out, event, None);
-        }
         self.sender.is_changed = true;
         if event.is_thought() {
             return Ok(());
@@ -162,12 +157,28 @@ impl EventWriter {
         }
         item.note(event)?;
         self.sender.is_changed |= item.write_copies(event)?;
+        let kind = item.kind;
         if event.class == EventClass::ItemDone {
-            return self.end_item(out, event, &item);
+            self.end_item(out, event, &item)?;
+        } else {
+            self.sender.send(out, event, Some(item.index))?;
+            self.open.insert(position, item);
         }
-        self.sender.send(out, event, Some(item.index))?;
-        self.open.insert(position, item);
-        Ok(())
+        self.write_texts_behind(out, kind, view)
+    }
+
+    /// Writes texts of messages that policies released with an event of reasoning.
+    fn write_texts_behind(
+        &mut self,
+        out: &mut BytesMut,
+        kind: OutputKind,
+        view: &ChunkView,
+    ) -> Result<()> {
+        if kind != OutputKind::Reasoning {
+            return Ok(());
+        }
+        let texts = view.parts.iter().filter_map(Part::plain_text);
+        self.write_text(out, &texts.collect::<String>(), view)
     }
 
     /// Writes the end of a text or an item whose beginning the agent has not received.
@@ -200,7 +211,8 @@ impl EventWriter {
         let released = take_texts(&mut item, event, view)?;
         self.sender.is_changed |= released.is_some();
         self.sender.is_changed |= item.write_copies(event)?;
-        self.end_item(out, event, &item)
+        self.end_item(out, event, &item)?;
+        self.write_texts_behind(out, item.kind, view)
     }
 
     /// Sends the end of an item.

@@ -102,10 +102,18 @@ impl ReadItems {
         self.progress.get(&index) == Some(&ItemProgress::Done)
     }
 
+    /// Returns the kind of an item that has begun and not ended.
+    pub fn kind_of_open(&self, index: u64) -> Option<OutputKind> {
+        match self.progress.get(&index) {
+            Some(ItemProgress::Begun(kind)) => Some(*kind),
+            _ => None,
+        }
+    }
+
     /// Returns whether the events of an item are texts that hooks see one by one.
     pub fn is_streamed(&self, index: u64) -> bool {
-        let progress = self.progress.get(&index);
-        matches!(progress, Some(ItemProgress::Begun(kind)) if kind.is_streamed())
+        self.kind_of_open(index)
+            .is_some_and(OutputKind::is_streamed)
     }
 
     /// Returns whether events with this index, or without one, are of an item.

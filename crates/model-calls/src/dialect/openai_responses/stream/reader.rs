@@ -22,6 +22,7 @@ use crate::dialect::{
             event::{DELTA, DONE, EventClass, REFUSAL_DELTA, RESPONSE, StreamEvent},
             event_labels::{check_blocks, visit_event},
             item_agreement::check_pieces,
+            item_places::ItemPlaces,
             read_items::ReadItems,
             text_piece::ReadPiece,
             texts::StreamedTexts,
@@ -38,6 +39,7 @@ const MAX_COLLECTED_BYTES: usize = 64 << 20;
 #[derive(Debug, Default)]
 pub struct EventReader {
     has_begun: bool,
+    places: ItemPlaces,
     items: ReadItems,
     texts: StreamedTexts,
     /// Events of items that become one chunk each, by output index.
@@ -66,7 +68,7 @@ impl ReadChunks for EventReader {
         if data.trim_ascii() == DONE {
             return Ok(None);
         }
-        let event = StreamEvent::parse(data)?;
+        let event = self.places.place(StreamEvent::parse(data)?, &self.items)?;
         if let Some(end) = &self.end_event {
             // An error may be followed by the failed response.
             let is_end = event.name == "response.failed" && end.class == EventClass::Failed;
@@ -166,13 +168,15 @@ impl EventReader {
             self.collect(index, event)?;
             return Ok(None);
         }
+        if self.is_thought_of_no_item(&event)? {
+            // The writer drops it: its text is in the last event, too.
+            return chunk_of(json!({}), &[event]).map(Some);
+        }
         match event.class {
             EventClass::Delta => self.read_delta(event).map(Some),
             EventClass::ItemDone if !OutputKind::of(&event.item()?)?.is_streamed() => {
                 self.end_item(event).map(Some)
             }
-            // The writer drops it.
-            _ if self.is_thought_of_no_item(&event)? => chunk_of(json!({}), &[event]).map(Some),
             _ => self.read_copies(event).map(Some),
         }
     }
@@ -233,15 +237,12 @@ impl EventReader {
     fn read_delta(&mut self, event: StreamEvent) -> Result<ResponseDocument> {
         let piece = event.document.string(DELTA)?.unwrap_or_default();
         let (index, slot) = (event.output_index()?, event.slot()?);
-        let is_noted = !self.is_thought_of_no_item(&event)?;
-        if is_noted {
-            self.items.note_event(index)?;
-            self.texts.append(index.unwrap_or(0), slot, &piece)?;
-        }
+        self.items.note_event(index)?;
+        self.texts.append(index.unwrap_or(0), slot, &piece)?;
         let is_refusal = event.name == REFUSAL_DELTA;
         self.has_refusal |= is_refusal;
         let alike = ReadPiece::new(&event, index.unwrap_or(0), slot);
-        self.alike = alike.filter(|_| is_noted && !is_refusal);
+        self.alike = alike.filter(|_| !is_refusal);
         let mut part = json!({ "text": piece, SOURCE: 0 });
         if event.is_thought() {
             insert(&mut part, "thought", true);
@@ -256,7 +257,8 @@ impl EventReader {
     /// are parts of the chunk; their sources are their positions in the event.
     fn read_copies(&mut self, event: StreamEvent) -> Result<ResponseDocument> {
         let index = event.output_index()?.unwrap_or(0);
-        let mut is_thought = event.is_thought();
+        let kind = self.items.kind_of_open(index);
+        let mut is_thought = event.is_thought() || kind == Some(OutputKind::Reasoning);
         match event.class {
             EventClass::ItemDone => {
                 let item = event.item()?;
@@ -326,9 +328,11 @@ impl EventReader {
     fn unseen_parts(&mut self, output: &[Document]) -> Result<Vec<Value>> {
         let unindexed = unindexed_part(output)?.filter(|_| self.items.are_unindexed());
         let Some(number) = unindexed else {
-            return parts_behind(self.items.count(), output);
+            let is_seen =
+                |index, item: &Document| Ok(index < self.items.count() || self.places.has(item)?);
+            return unseen_parts(output, is_seen);
         };
-        let mut parts = parts_behind(0, output)?;
+        let mut parts = unseen_parts(output, |_, _| Ok(false))?;
         if let Some(part) = parts.get_mut(number) {
             let text = part.get("text").and_then(Value::as_str);
             let text = text.unwrap_or_default();
@@ -358,13 +362,17 @@ fn error_of(event: &StreamEvent, response: &Document) -> Result<Option<Value>> {
     Ok(Some(json!(BTreeMap::from(fields))))
 }
 
-/// Returns the parts of the items behind the first `seen` ones, with their positions among the
-/// parts of all items as sources.
-fn parts_behind(seen: usize, output: &[Document]) -> Result<Vec<Value>> {
+/// Returns the parts of the items that were not seen, with their positions among the parts of
+/// all items as sources.
+fn unseen_parts(
+    output: &[Document],
+    is_seen: impl Fn(usize, &Document) -> Result<bool>,
+) -> Result<Vec<Value>> {
     let (mut parts, mut number) = (Vec::new(), 0);
     for (index, item) in output.iter().enumerate() {
+        let is_seen = is_seen(index, item)?;
         for part in item_parts(item)? {
-            if index >= seen {
+            if !is_seen {
                 parts.push(with_source(part, number));
             }
             number += 1;

@@ -1,0 +1,115 @@
+//! Places of events: the output index of their item and the index of their block.
+
+use std::collections::HashMap;
+
+use serde_json::json;
+
+use crate::dialect::{
+    document::{Document, integer},
+    error::Result,
+    openai_responses::{
+        fields::{CALL_ID, ID},
+        response::item::OutputKind,
+        stream::{
+            event::{CONTENT_INDEX, EventClass, OUTPUT_INDEX, StreamEvent},
+            read_items::ReadItems,
+        },
+    },
+};
+
+const ITEM_ID: &[&str] = &["item_id"];
+
+/// The places of the items of one response, by their ids.
+///
+/// Some servers number items and blocks otherwise than the API: llama.cpp not at all, Ollama
+/// gives a call the index of the text in front of it, LiteLLM a text that of the reasoning, and
+/// vLLM counts the blocks of all items. Agents that follow such numbers put what belongs to one
+/// item into another, or drop it.
+#[derive(Debug, Default)]
+pub struct ItemPlaces {
+    /// Output indexes. An item that has no event but its end may have none.
+    indexes: HashMap<String, Option<u64>>,
+    /// Index of the next item whose own index is missing or taken.
+    next: u64,
+    /// Index of the first block, by output index.
+    first_blocks: HashMap<u64, u64>,
+}
+
+impl ItemPlaces {
+    /// Returns the event at its place. One of an unknown item stays as it is.
+    pub fn place(&mut self, mut event: StreamEvent, items: &ReadItems) -> Result<StreamEvent> {
+        let own = event.output_index()?;
+        let index = match item_id(&event)? {
+            Some(id) => self.index_of(id, &event, own, items),
+            None => own,
+        };
+        let Some(index) = index else {
+            return Ok(event);
+        };
+        self.next = self.next.max(index.saturating_add(1));
+        let mut is_moved = own != Some(index);
+        if is_moved {
+            event.document.set(OUTPUT_INDEX, &json!(index))?;
+        }
+        if let Some(block) = integer(&event.document, CONTENT_INDEX)? {
+            let first = *self.first_blocks.entry(index).or_insert(block);
+            if first > 0 && block >= first {
+                is_moved = true;
+                event.document.set(CONTENT_INDEX, &json!(block - first))?;
+            }
+        }
+        if is_moved {
+            return StreamEvent::parse(event.document.to_bytes());
+        }
+        Ok(event)
+    }
+
+    /// Returns whether an item of the last event was in an event before.
+    pub fn has(&self, item: &Document) -> Result<bool> {
+        let id = id_of(item)?;
+        Ok(id.is_some_and(|id| self.indexes.contains_key(&id)))
+    }
+
+    /// Returns the output index of the item with this id.
+    fn index_of(
+        &mut self,
+        id: String,
+        event: &StreamEvent,
+        own: Option<u64>,
+        items: &ReadItems,
+    ) -> Option<u64> {
+        if let Some(Some(known)) = self.indexes.get(&id) {
+            return Some(*known);
+        }
+        let is_beginning = event.class == EventClass::ItemAdded;
+        // Some servers send another id in each event of an item.
+        let is_of = |own: &u64| match items.kind_of_open(*own) {
+            Some(kind) if !is_beginning => kind == OutputKind::Reasoning || !event.is_thought(),
+            Some(_) => false,
+            None => !items.has_ended(*own) && (!is_beginning || !items.is_open(*own)),
+        };
+        let index = match own {
+            Some(own) if is_of(&own) => Some(own),
+            Some(_) => Some(self.next),
+            None => is_beginning.then_some(self.next),
+        };
+        if index.is_some() || event.class == EventClass::ItemDone {
+            self.indexes.insert(id, index);
+        }
+        index
+    }
+}
+
+/// Returns the id with which an event refers to its item.
+fn item_id(event: &StreamEvent) -> Result<Option<String>> {
+    match event.document.string(ITEM_ID)? {
+        Some(id) => Ok(Some(id).filter(|id| !id.is_empty())),
+        None => id_of(&event.item()?),
+    }
+}
+
+/// Returns the id of an item. That of a call without an own id is the id of the call.
+fn id_of(item: &Document) -> Result<Option<String>> {
+    let id = item.string(ID)?.or(item.string(CALL_ID)?);
+    Ok(id.filter(|id| !id.is_empty()))
+}
