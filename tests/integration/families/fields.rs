@@ -434,6 +434,62 @@ async fn a_tool_policy_removes_a_hosted_mcp_server_or_allows_it_by_name() {
     }
 }
 
+/// Declarations of MCP servers in `tools` that servers compatible with an API read.
+fn compatible_servers() -> [(Family, Value); 5] {
+    let url = "litellm_proxy/mcp/docs";
+    let named = json!({ "type": "url", "name": "docs", "url": "https://example.org" });
+    let labelled = json!({ "type": "mcp", "server_label": "docs", "server_url": url });
+    let unlabelled = json!({ "type": "mcp", "server_url": url, "require_approval": "never" });
+    let null_label = json!({ "type": "mcp", "server_label": null, "server_url": url });
+    [
+        (Family::Chat, named),
+        (Family::Chat, unlabelled.clone()),
+        (Family::Chat, null_label),
+        (Family::Anthropic, labelled),
+        (Family::Anthropic, unlabelled),
+    ]
+}
+
+#[tokio::test]
+async fn an_mcp_server_in_tools_is_recognized_in_each_form_and_without_a_label() {
+    let guards = [
+        ("allow: [look, rm]", false),
+        ("deny: [\"mcp:*\"]", false),
+        ("allow: [look, rm, \"mcp:*\"]", true),
+    ];
+    for (family, server) in compatible_servers() {
+        let mut request = family.request(false, &[Turn::User("hi")]);
+        request["tools"].as_array_mut().unwrap().push(server);
+        let body = request.to_string();
+        let name = allowed_server(family);
+        let upstream = model_api(family).await;
+        let gateway = family.gateway(&upstream, NO_OP_HOOK).await;
+        let answer = family.post(&gateway, false, body.clone()).await;
+        assert_eq!(answer.status, 400, "{body}: {}", answer.text());
+        assert!(answer.text().contains(name), "{}", answer.text());
+        assert!(upstream.requests().is_empty(), "{body}");
+
+        let config = format!("{NO_OP_HOOK}coverage: {{ allow: [{name}] }}\n");
+        let gateway = family.gateway(&upstream, &config).await;
+        let answer = family.post(&gateway, false, body.clone()).await;
+        assert_eq!(answer.status, 200, "{body}: {}", answer.text());
+        assert_eq!(upstream.only_request().body, body);
+
+        for (rules, passes) in guards {
+            let upstream = model_api(family).await;
+            let config = format!("policies: [{{ policy: tool_guard, {rules} }}]\n");
+            let gateway = family.gateway(&upstream, &config).await;
+            let answer = family.post(&gateway, false, body.clone()).await;
+            assert_eq!(answer.status, 200, "{body}: {}", answer.text());
+            let count = upstream.only_request().json()["tools"]
+                .as_array()
+                .unwrap()
+                .len();
+            assert_eq!(count, if passes { 3 } else { 2 }, "{rules}: {body}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn metadata_of_a_request_is_masked() {
     let secret = "AKIAIOSFODNN7EXAMPLQ";

@@ -135,7 +135,7 @@ field_table! {
     Anthropic "/{version}/messages":
         "messages.container" "container, container_upload" Container ByName, Passed;
         "messages.files" "file_id" StoredFile ByName, Passed;
-        "messages.mcp" "mcp_servers" HostedServer ByName, Passed;
+        "messages.mcp" "mcp_servers, tools[].type: mcp" HostedServer ByName, Passed;
         "messages.prompt" "preset, prompt_id" StoredPrompt ByName, Passed;
         "messages.hosted_tools" "tools" HostedTool Open, Hooked;
         "messages.thread" "thread" Thread THREAD, Passed;
