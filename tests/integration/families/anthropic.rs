@@ -252,6 +252,32 @@ async fn fallback_models_must_be_allowed() {
 }
 
 #[tokio::test]
+async fn a_fallback_has_no_prompt_and_no_tools_of_its_own() {
+    let upstream = model().await;
+    let gateway = FAMILY.gateway(&upstream, REDACT).await;
+    let messages = json!([{ "role": "user", "content": SECRET }]);
+    for (field, value) in [
+        ("messages", messages),
+        ("system", json!(SECRET)),
+        ("tools", json!([{ "name": "rm", "input_schema": {} }])),
+    ] {
+        let fallback = json!({ "model": "n", field: value });
+        let request = with("fallbacks", json!([fallback]));
+        let answer = post(&gateway, "/v1/messages", &request).await;
+        assert_error(&answer, 400, "invalid_request_error", "fallbacks");
+    }
+    assert!(upstream.requests().is_empty());
+
+    let fallback = json!({
+        "model": "n", "max_tokens": 5, "speed": "fast", "thinking": { "type": "disabled" },
+        "output_config": { "effort": "low" },
+    });
+    let request = with("fallbacks", json!([fallback]));
+    post(&gateway, "/v1/messages", &request).await;
+    assert_eq!(upstream.only_request().body, request.to_string());
+}
+
+#[tokio::test]
 async fn fallback_models_that_the_api_chooses_are_denied_unless_they_are_allowed() {
     let request = with("fallbacks", json!("default"));
     for (config, is_sent) in [
