@@ -24,9 +24,9 @@ fn with_block(family: Family, block: &Value) -> String {
     request.to_string()
 }
 
-/// A request of the Responses API with a tool.
-fn with_tool(tool: &Value) -> String {
-    request_with(Family::Responses, &json!({ "tools": [tool] }))
+/// A request with a tool.
+fn with_tool(family: Family, tool: &Value) -> String {
+    request_with(family, &json!({ "tools": [tool] }))
 }
 
 /// A request with a sound of an earlier answer.
@@ -102,6 +102,15 @@ fn with_stored_image() -> String {
     request_with(Family::Responses, &json!({ "input": [image, prompt] }))
 }
 
+/// A request with a skill, whose instructions are in an archive.
+fn with_inline_skill() -> String {
+    let source = json!({ "type": "base64", "media_type": "application/zip", "data": "UEsDBA==" });
+    let skill = json!({ "type": "inline", "name": "n", "description": "d", "source": source });
+    let environment = json!({ "type": "container_auto", "skills": [skill] });
+    let shell = json!({ "type": "shell", "environment": environment });
+    with_tool(Family::Responses, &shell)
+}
+
 /// Requests with ids in tools and messages, as [`refused_fields`].
 fn refused_ids() -> Vec<(Family, &'static str, String, &'static str)> {
     vec![
@@ -109,14 +118,33 @@ fn refused_ids() -> Vec<(Family, &'static str, String, &'static str)> {
             Family::Responses,
             "responses.files",
             with_tool(
+                Family::Responses,
                 &json!({ "type": "image_generation", "input_image_mask": { "file_id": "file_1" } }),
             ),
             "file_id",
         ),
         (
+            Family::Chat,
+            "chat.completions.files",
+            with_tool(
+                Family::Chat,
+                &json!({ "type": "code_interpreter", "container": { "type": "auto", "file_ids": ["file_1"] } }),
+            ),
+            "file_ids",
+        ),
+        (
             Family::Responses,
             "responses.container",
-            with_tool(&json!({ "type": "code_interpreter", "container": "cntr_1" })),
+            with_tool(
+                Family::Responses,
+                &json!({ "type": "code_interpreter", "container": "cntr_1" }),
+            ),
+            "container",
+        ),
+        (
+            Family::Responses,
+            "responses.container",
+            with_inline_skill(),
             "container",
         ),
         (
