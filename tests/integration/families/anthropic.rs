@@ -440,6 +440,24 @@ async fn an_edited_system_prompt_follows_the_billing_header() {
     assert!(body["system"].to_string().contains("New."), "{body}");
 }
 
+#[tokio::test]
+async fn a_billing_header_with_anything_else_is_inspected() {
+    let header = "x-anthropic-billing-header: cc_version=2.1; cc_entrypoint=cli;";
+    for block in [
+        json!({ "type": "text", "text": header, "citations": [{ "cited_text": SECRET }] }),
+        json!({ "type": "text", "text": header, "note": SECRET }),
+        json!({ "type": "note", "text": header, "note": SECRET }),
+    ] {
+        let upstream = model().await;
+        let gateway = FAMILY.gateway(&upstream, REDACT).await;
+        let answer = post(&gateway, "/v1/messages", &with("system", json!([block]))).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let asked = upstream.only_request().body;
+        assert!(asked.contains(header), "{asked}");
+        assert!(!asked.contains(SECRET), "{asked}");
+    }
+}
+
 /// An answer whose search continues when the agent has sent it back.
 fn paused_answer() -> Value {
     let search = json!({ "type": "server_tool_use", "id": "s", "name": "web_search", "input": { "query": "q" } });
