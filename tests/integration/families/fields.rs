@@ -342,6 +342,45 @@ async fn media_that_a_url_names_pass_unless_a_hook_denies_the_reference() {
     }
 }
 
+#[tokio::test]
+async fn a_data_url_is_the_same_part_in_both_apis_of_openai() {
+    let mut see = hook::printing("seen", &json!({}));
+    see["document"] = true.into();
+    let hooks = hook::config(&[("BeforeModel", see)]);
+    let data = |mime_type: &str| json!({ "inlineData": { "mimeType": mime_type, "data": "AAAA" } });
+    for (url, expected) in [
+        ("data:image/png;base64,AAAA", data("image/png")),
+        (
+            "data:image/svg+xml;charset=utf-8;base64,AAAA",
+            data("image/svg+xml"),
+        ),
+        ("data:;base64,AAAA", data("image/*")),
+        (
+            "data:text/plain,hello",
+            json!({ "fileData": { "fileUri": "data:text/plain,hello" } }),
+        ),
+    ] {
+        for (family, block) in [
+            (
+                Family::Chat,
+                json!({ "type": "image_url", "image_url": { "url": url } }),
+            ),
+            (
+                Family::Responses,
+                json!({ "type": "input_image", "image_url": url }),
+            ),
+        ] {
+            let upstream = model_api(family).await;
+            let gateway = family.gateway(&upstream, &hooks).await;
+            family
+                .post(&gateway, false, with_block(family, &block))
+                .await;
+            let seen = &gateway.json("seen.json")["document"];
+            assert_eq!(seen["contents"][0]["parts"][0], expected, "{family:?}");
+        }
+    }
+}
+
 /// A request with the hosted MCP server `docs`.
 fn with_server(family: Family) -> String {
     let server = match family {

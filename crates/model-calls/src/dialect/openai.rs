@@ -1,6 +1,7 @@
 //! Shared by the two APIs of OpenAI: error bodies and fields of requests.
 
 pub mod hosted_search;
+pub mod media;
 pub mod request_fields;
 pub mod usage;
 
