@@ -1,5 +1,6 @@
 //! Shared by the two APIs of OpenAI: error bodies and fields of requests.
 
+pub mod arguments;
 pub mod hosted_search;
 pub mod media;
 pub mod request_fields;
