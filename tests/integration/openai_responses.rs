@@ -258,6 +258,27 @@ async fn the_model_of_a_hosted_tool_must_be_allowed() {
 }
 
 #[tokio::test]
+async fn a_hook_sees_and_can_deny_the_container_of_an_earlier_call() {
+    let upstream = Upstream::mock().await;
+    let refuse = "if grep -q cntr_other; then echo not yours >&2; exit 2; fi";
+    let mut refuse = hook::command("refuse", refuse);
+    refuse["document"] = true.into();
+    let gateway = gateway(&upstream, &hook::config(&[("BeforeModel", refuse)])).await;
+    let body = |container: &str| {
+        let call = json!({ "type": "code_interpreter_call", "id": "ci_1", "status": "completed",
+            "container_id": container, "code": "1", "outputs": [] });
+        let tool = json!({ "type": "code_interpreter", "container": { "type": "auto" } });
+        json!({ "model": "m", "input": [call, user("hello")], "tools": [tool] })
+    };
+    let answer = ask(&gateway, &body("cntr_own")).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(upstream.only_request().json(), body("cntr_own"));
+    let denied = ask(&gateway, &body("cntr_other")).await;
+    assert!(denied.text().contains("not yours"), "{}", denied.text());
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
 async fn a_shell_that_the_agent_runs_is_never_taken_for_a_hosted_one() {
     let call = |place: &str| {
         json!({ "type": "shell_call", "id": "sh_1", "call_id": "call_1", "status": "completed",

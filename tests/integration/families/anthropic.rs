@@ -252,6 +252,32 @@ async fn fallback_models_must_be_allowed() {
 }
 
 #[tokio::test]
+async fn a_fallback_has_no_prompt_and_no_tools_of_its_own() {
+    let upstream = model().await;
+    let gateway = FAMILY.gateway(&upstream, REDACT).await;
+    let messages = json!([{ "role": "user", "content": SECRET }]);
+    for (field, value) in [
+        ("messages", messages),
+        ("system", json!(SECRET)),
+        ("tools", json!([{ "name": "rm", "input_schema": {} }])),
+    ] {
+        let fallback = json!({ "model": "n", field: value });
+        let request = with("fallbacks", json!([fallback]));
+        let answer = post(&gateway, "/v1/messages", &request).await;
+        assert_error(&answer, 400, "invalid_request_error", "fallbacks");
+    }
+    assert!(upstream.requests().is_empty());
+
+    let fallback = json!({
+        "model": "n", "max_tokens": 5, "speed": "fast", "thinking": { "type": "disabled" },
+        "output_config": { "effort": "low" },
+    });
+    let request = with("fallbacks", json!([fallback]));
+    post(&gateway, "/v1/messages", &request).await;
+    assert_eq!(upstream.only_request().body, request.to_string());
+}
+
+#[tokio::test]
 async fn fallback_models_that_the_api_chooses_are_denied_unless_they_are_allowed() {
     let request = with("fallbacks", json!("default"));
     for (config, is_sent) in [
@@ -412,6 +438,24 @@ async fn an_edited_system_prompt_follows_the_billing_header() {
     let body = upstream.only_request().json();
     assert_eq!(body["system"][0], header, "{body}");
     assert!(body["system"].to_string().contains("New."), "{body}");
+}
+
+#[tokio::test]
+async fn a_billing_header_with_anything_else_is_inspected() {
+    let header = "x-anthropic-billing-header: cc_version=2.1; cc_entrypoint=cli;";
+    for block in [
+        json!({ "type": "text", "text": header, "citations": [{ "cited_text": SECRET }] }),
+        json!({ "type": "text", "text": header, "note": SECRET }),
+        json!({ "type": "note", "text": header, "note": SECRET }),
+    ] {
+        let upstream = model().await;
+        let gateway = FAMILY.gateway(&upstream, REDACT).await;
+        let answer = post(&gateway, "/v1/messages", &with("system", json!([block]))).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let asked = upstream.only_request().body;
+        assert!(asked.contains(header), "{asked}");
+        assert!(!asked.contains(SECRET), "{asked}");
+    }
 }
 
 /// An answer whose search continues when the agent has sent it back.

@@ -24,9 +24,9 @@ fn with_block(family: Family, block: &Value) -> String {
     request.to_string()
 }
 
-/// A request of the Responses API with a tool.
-fn with_tool(tool: &Value) -> String {
-    request_with(Family::Responses, &json!({ "tools": [tool] }))
+/// A request with a tool.
+fn with_tool(family: Family, tool: &Value) -> String {
+    request_with(family, &json!({ "tools": [tool] }))
 }
 
 /// A request with a sound of an earlier answer.
@@ -102,6 +102,15 @@ fn with_stored_image() -> String {
     request_with(Family::Responses, &json!({ "input": [image, prompt] }))
 }
 
+/// A request with a skill, whose instructions are in an archive.
+fn with_inline_skill() -> String {
+    let source = json!({ "type": "base64", "media_type": "application/zip", "data": "UEsDBA==" });
+    let skill = json!({ "type": "inline", "name": "n", "description": "d", "source": source });
+    let environment = json!({ "type": "container_auto", "skills": [skill] });
+    let shell = json!({ "type": "shell", "environment": environment });
+    with_tool(Family::Responses, &shell)
+}
+
 /// Requests with ids in tools and messages, as [`refused_fields`].
 fn refused_ids() -> Vec<(Family, &'static str, String, &'static str)> {
     vec![
@@ -109,14 +118,33 @@ fn refused_ids() -> Vec<(Family, &'static str, String, &'static str)> {
             Family::Responses,
             "responses.files",
             with_tool(
+                Family::Responses,
                 &json!({ "type": "image_generation", "input_image_mask": { "file_id": "file_1" } }),
             ),
             "file_id",
         ),
         (
+            Family::Chat,
+            "chat.completions.files",
+            with_tool(
+                Family::Chat,
+                &json!({ "type": "code_interpreter", "container": { "type": "auto", "file_ids": ["file_1"] } }),
+            ),
+            "file_ids",
+        ),
+        (
             Family::Responses,
             "responses.container",
-            with_tool(&json!({ "type": "code_interpreter", "container": "cntr_1" })),
+            with_tool(
+                Family::Responses,
+                &json!({ "type": "code_interpreter", "container": "cntr_1" }),
+            ),
+            "container",
+        ),
+        (
+            Family::Responses,
+            "responses.container",
+            with_inline_skill(),
             "container",
         ),
         (
@@ -314,6 +342,45 @@ async fn media_that_a_url_names_pass_unless_a_hook_denies_the_reference() {
     }
 }
 
+#[tokio::test]
+async fn a_data_url_is_the_same_part_in_both_apis_of_openai() {
+    let mut see = hook::printing("seen", &json!({}));
+    see["document"] = true.into();
+    let hooks = hook::config(&[("BeforeModel", see)]);
+    let data = |mime_type: &str| json!({ "inlineData": { "mimeType": mime_type, "data": "AAAA" } });
+    for (url, expected) in [
+        ("data:image/png;base64,AAAA", data("image/png")),
+        (
+            "data:image/svg+xml;charset=utf-8;base64,AAAA",
+            data("image/svg+xml"),
+        ),
+        ("data:;base64,AAAA", data("image/*")),
+        (
+            "data:text/plain,hello",
+            json!({ "fileData": { "fileUri": "data:text/plain,hello" } }),
+        ),
+    ] {
+        for (family, block) in [
+            (
+                Family::Chat,
+                json!({ "type": "image_url", "image_url": { "url": url } }),
+            ),
+            (
+                Family::Responses,
+                json!({ "type": "input_image", "image_url": url }),
+            ),
+        ] {
+            let upstream = model_api(family).await;
+            let gateway = family.gateway(&upstream, &hooks).await;
+            family
+                .post(&gateway, false, with_block(family, &block))
+                .await;
+            let seen = &gateway.json("seen.json")["document"];
+            assert_eq!(seen["contents"][0]["parts"][0], expected, "{family:?}");
+        }
+    }
+}
+
 /// A request with the hosted MCP server `docs`.
 fn with_server(family: Family) -> String {
     let server = match family {
@@ -430,6 +497,62 @@ async fn a_tool_policy_removes_a_hosted_mcp_server_or_allows_it_by_name() {
             let asked = upstream.requests().pop().map(|asked| asked.body);
             let asked = asked.unwrap_or_default();
             assert_eq!(asked.contains("docs"), passes, "{family:?}: {asked}");
+        }
+    }
+}
+
+/// Declarations of MCP servers in `tools` that servers compatible with an API read.
+fn compatible_servers() -> [(Family, Value); 5] {
+    let url = "litellm_proxy/mcp/docs";
+    let named = json!({ "type": "url", "name": "docs", "url": "https://example.org" });
+    let labelled = json!({ "type": "mcp", "server_label": "docs", "server_url": url });
+    let unlabelled = json!({ "type": "mcp", "server_url": url, "require_approval": "never" });
+    let null_label = json!({ "type": "mcp", "server_label": null, "server_url": url });
+    [
+        (Family::Chat, named),
+        (Family::Chat, unlabelled.clone()),
+        (Family::Chat, null_label),
+        (Family::Anthropic, labelled),
+        (Family::Anthropic, unlabelled),
+    ]
+}
+
+#[tokio::test]
+async fn an_mcp_server_in_tools_is_recognized_in_each_form_and_without_a_label() {
+    let guards = [
+        ("allow: [look, rm]", false),
+        ("deny: [\"mcp:*\"]", false),
+        ("allow: [look, rm, \"mcp:*\"]", true),
+    ];
+    for (family, server) in compatible_servers() {
+        let mut request = family.request(false, &[Turn::User("hi")]);
+        request["tools"].as_array_mut().unwrap().push(server);
+        let body = request.to_string();
+        let name = allowed_server(family);
+        let upstream = model_api(family).await;
+        let gateway = family.gateway(&upstream, NO_OP_HOOK).await;
+        let answer = family.post(&gateway, false, body.clone()).await;
+        assert_eq!(answer.status, 400, "{body}: {}", answer.text());
+        assert!(answer.text().contains(name), "{}", answer.text());
+        assert!(upstream.requests().is_empty(), "{body}");
+
+        let config = format!("{NO_OP_HOOK}coverage: {{ allow: [{name}] }}\n");
+        let gateway = family.gateway(&upstream, &config).await;
+        let answer = family.post(&gateway, false, body.clone()).await;
+        assert_eq!(answer.status, 200, "{body}: {}", answer.text());
+        assert_eq!(upstream.only_request().body, body);
+
+        for (rules, passes) in guards {
+            let upstream = model_api(family).await;
+            let config = format!("policies: [{{ policy: tool_guard, {rules} }}]\n");
+            let gateway = family.gateway(&upstream, &config).await;
+            let answer = family.post(&gateway, false, body.clone()).await;
+            assert_eq!(answer.status, 200, "{body}: {}", answer.text());
+            let count = upstream.only_request().json()["tools"]
+                .as_array()
+                .unwrap()
+                .len();
+            assert_eq!(count, if passes { 3 } else { 2 }, "{rules}: {body}");
         }
     }
 }

@@ -267,3 +267,29 @@ async fn stored_and_legacy_completions_are_refused() {
     }
     assert!(upstream.requests().is_empty());
 }
+
+#[tokio::test]
+async fn models_of_fallbacks_must_be_allowed() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: model_allow, models: [m, \"openai/*\"] }]\n";
+    let gate = gateway(&upstream, config).await;
+    let with = |fallback: Value| {
+        let mut body = chat("hello");
+        body["fallbacks"] = json!([fallback]);
+        body
+    };
+    let allowed = with(json!({ "model": "openai/gpt-4o" }));
+    let answer = ask(&gate, Form::Whole, &allowed).await;
+    assert_eq!(text(Form::Whole, &answer), "You said: hello");
+    assert_eq!(upstream.only_request().json(), allowed);
+    let denied = ask(&gate, Form::Whole, &with(json!({ "model": "big" }))).await;
+    assert!(
+        denied.text().contains("`big` is not allowed"),
+        "{}",
+        denied.text()
+    );
+    let other = json!({ "model": "openai/gpt-4o", "messages": [] });
+    let refused = ask(&gate, Form::Whole, &with(other)).await;
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert_eq!(upstream.requests().len(), 1);
+}

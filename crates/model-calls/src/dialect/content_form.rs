@@ -18,12 +18,12 @@ mod text_template;
 
 pub use self::{
     hosted_calls::HostedPart,
-    hosted_servers::{hosted_servers, is_hosted_server},
+    hosted_servers::{declared_server, hosted_servers, is_hosted_server},
     labels::{
         ActOnObject, AnswerLabels, RequestLabels, VisitObjects, add_labels, join_labels,
         keep_fields, read_labels, remove_labels, visit_details, write_labels,
     },
-    object_search::{any_object, any_object_with},
+    object_search::{any_object, any_object_with, holds_id},
     other_models::{
         FALLBACK_MODELS, compatible_models, hosted_tool, named_models, other_models, read_names,
     },

@@ -1,6 +1,8 @@
 //! Shared by the two APIs of OpenAI: error bodies and fields of requests.
 
+pub mod arguments;
 pub mod hosted_search;
+pub mod media;
 pub mod request_fields;
 pub mod usage;
 

@@ -135,7 +135,7 @@ field_table! {
     Anthropic "/{version}/messages":
         "messages.container" "container, container_upload" Container ByName, Passed;
         "messages.files" "file_id" StoredFile ByName, Passed;
-        "messages.mcp" "mcp_servers" HostedServer ByName, Passed;
+        "messages.mcp" "mcp_servers, tools[].type: mcp" HostedServer ByName, Passed;
         "messages.prompt" "preset, prompt_id" StoredPrompt ByName, Passed;
         "messages.hosted_tools" "tools" HostedTool Open, Hooked;
         "messages.thread" "thread" Thread THREAD, Passed;
@@ -146,11 +146,11 @@ field_table! {
         "responses.background" "background" Background ByName, RequestOnly;
         "responses.prompt" "prompt, preset, prompt_id" StoredPrompt ByName, Passed;
         "responses.files" "file_id, image_generation_call" StoredFile ByName, Passed;
-        "responses.container" "container, skill_id" Container ByName, Passed;
+        "responses.container" "container, skills" Container ByName, Passed;
         "responses.mcp" "tools[].type: mcp" HostedServer ByName, Passed;
         "responses.hosted_tools" "tools, search_parameters, plugins" HostedTool Open, Hooked;
     OpenAiChat "/{version}/chat/completions":
-        "chat.completions.files" "file_id, audio.id" StoredFile ByName, Passed;
+        "chat.completions.files" "file_id, file_ids, audio.id" StoredFile ByName, Passed;
         "chat.completions.prompt" "preset, prompt_id" StoredPrompt ByName, Passed;
         "chat.completions.mcp" "tools[].type: mcp" HostedServer ByName, Passed;
         "chat.completions.hosted_tools" "tools, web_search_options, search_parameters, plugins"

@@ -45,3 +45,12 @@ pub fn any_object(
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
+
+/// Returns whether an object has an id, or a list of ids, under a key.
+pub fn holds_id(fields: &Map<String, Value>, key: &str) -> bool {
+    match fields.get(key) {
+        None | Some(Value::Null) => false,
+        Some(Value::Array(ids)) => !ids.is_empty(),
+        Some(_) => true,
+    }
+}

@@ -72,7 +72,8 @@ pub fn compatible_models(body: &Document) -> Result<Vec<String>> {
     Ok(models)
 }
 
-/// Returns the names in a list, which may have lists of names by the model that they replace.
+/// Returns the names in a list, which may have objects with the name of a `model`, and lists of
+/// names by the model that they replace.
 ///
 /// # Errors
 ///
@@ -86,7 +87,7 @@ pub fn read_names(body: &Document, field: &'static str) -> Result<Vec<String>> {
     }
 }
 
-/// Returns whether a list has nothing but names and lists of them.
+/// Returns whether a list has nothing but names, and objects with a name or lists of names.
 fn add_names(names: &mut Vec<String>, list: Value) -> bool {
     match list {
         Value::Null => true,
@@ -95,9 +96,15 @@ fn add_names(names: &mut Vec<String>, list: Value) -> bool {
                 names.push(name);
                 true
             }
-            Value::Object(by_model) => {
-                let mut lists = by_model.into_iter();
-                lists.all(|(_, list)| list.is_array() && add_names(names, list))
+            Value::Object(fields) => {
+                let has_one = fields.len() == 1;
+                fields.into_iter().all(|(key, value)| match value {
+                    Value::String(name) if has_one && key == "model" => {
+                        names.push(name);
+                        true
+                    }
+                    list => list.is_array() && add_names(names, list),
+                })
             }
             _ => false,
         }),

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use crate::dialect::{
     document::{Document, refuse_pair, to_value},
     error::{Result, field_error},
+    openai::media::{medium, read_audio},
     openai_chat::fields::{TEXT, TYPE},
 };
 
 const IMAGE_URL: &[&str] = &["image_url"];
-const INPUT_AUDIO: &[&str] = &["input_audio"];
 const FILE: &[&str] = &["file"];
 const BLOCK: &[&str] = &["block"];
 
@@ -86,17 +86,7 @@ fn read_image(block: &Document) -> Result<Option<Value>> {
         let image = block.child(IMAGE_URL)?.unwrap_or_default();
         image.string(&["url"])?
     };
-    Ok(url.map(|url| media(&url, "image/*")))
-}
-
-fn read_audio(block: &Document) -> Result<Option<Value>> {
-    let Some(audio) = block.child(INPUT_AUDIO)? else {
-        return Ok(None);
-    };
-    let format = audio.string(&["format"])?.unwrap_or_default();
-    let data = audio.string(&["data"])?;
-    let mime_type = format!("audio/{format}");
-    Ok(data.map(|data| json!({ "inlineData": { "mimeType": mime_type, "data": data } })))
+    Ok(url.map(|url| media_part(&url, "image/*")))
 }
 
 fn read_file(block: &Document) -> Result<Option<Value>> {
@@ -105,25 +95,13 @@ fn read_file(block: &Document) -> Result<Option<Value>> {
     };
     refuse_pair(&file, &["file_data"], &["file_id"])?;
     if let Some(data) = file.string(&["file_data"])? {
-        return Ok(Some(media(&data, "application/octet-stream")));
+        return Ok(Some(media_part(&data, "application/octet-stream")));
     }
     let id = file.string(&["file_id"])?;
     Ok(id.map(|id| json!({ "fileData": { "fileUri": id } })))
 }
 
-/// Returns the part of a medium: the data of a `data:` URL, or another URL.
-fn media(url: &str, default_type: &str) -> Value {
-    let rest = url.strip_prefix("data:");
-    let data = rest.and_then(|rest| rest.split_once(','));
-    match data.and_then(|(head, data)| Some((head.strip_suffix(";base64")?, data))) {
-        Some((mime_type, data)) => {
-            let mime_type = if mime_type.is_empty() {
-                default_type
-            } else {
-                mime_type
-            };
-            json!({ "inlineData": { "mimeType": mime_type, "data": data } })
-        }
-        None => json!({ "fileData": { "fileUri": url } }),
-    }
+fn media_part(url: &str, default_type: &str) -> Value {
+    let (field, value) = medium(url, default_type);
+    json!({ field: value })
 }

@@ -22,12 +22,12 @@ use self::{
 use crate::dialect::{
     api_dialect::OpenedRequest,
     call::Call,
-    content_form::any_object_with,
+    content_form::{any_object_with, holds_id},
     document::{Document, add_field, add_list, check_length, is_set, to_document, try_any},
     error::Result,
     method::{Api, Operation},
     openai::request_fields::{no_model, read_model, read_other_models, write_storage},
-    openai_chat::fields::{MESSAGES, check_fields},
+    openai_chat::fields::{MESSAGES, TOOLS, check_fields},
     request_field::{RequestField, STORED_PROMPTS},
 };
 
@@ -59,7 +59,8 @@ fn includes_usage(body: &Document) -> Result<bool> {
     Ok(options.get("include_usage") == Some(&Value::Bool(true)))
 }
 
-/// Returns the field by which a message names a file or a sound that is stored upstream, if any.
+/// Returns the field by which a message or a tool names a file or a sound that is stored upstream,
+/// if any.
 fn stored_file_field(body: &Document) -> Result<Option<&'static str>> {
     let is_file = |fields: &Map<String, Value>| fields.get("file_id") != Some(&Value::Null);
     let is_sound = |fields: &Map<String, Value>| {
@@ -68,6 +69,12 @@ fn stored_file_field(body: &Document) -> Result<Option<&'static str>> {
     };
     if any_object_with(body, MESSAGES, "file_id", "arguments", &is_file)? {
         return Ok(Some("file_id"));
+    }
+    for key in ["file_id", "file_ids"] {
+        let is_named = |fields: &Map<String, Value>| holds_id(fields, key);
+        if any_object_with(body, TOOLS, key, "function", &is_named)? {
+            return Ok(Some(key));
+        }
     }
     let names_sound = any_object_with(body, MESSAGES, "audio", "arguments", &is_sound)?;
     Ok(names_sound.then_some("audio.id"))

@@ -4,8 +4,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::{self, Document, add_field, add_list, read_json, refuse_pair, required_child},
+    document::{Document, add_field, add_list, read_json, refuse_pair, required_child},
     error::{Result, field_error},
+    openai::arguments::{arguments_text, read_arguments},
     openai_chat::fields::{ARGUMENTS, CUSTOM, FUNCTION, ID, INPUT, NAME, TYPE},
 };
 
@@ -98,16 +99,6 @@ fn read_function(function: &Document, fields: &mut Map<String, Value>) -> Result
     Ok(())
 }
 
-/// Parses arguments, which are JSON in a string; `None` if there are none. Text that is no
-/// unambiguous JSON object stays a string, which guards refuse.
-pub fn read_arguments(text: &str) -> Option<Value> {
-    if text.trim_ascii().is_empty() {
-        return None;
-    }
-    let object = document::parse(text).ok().filter(Value::is_object);
-    Some(object.unwrap_or_else(|| text.into()))
-}
-
 /// Returns the fields of a call that hookgate does not interpret.
 pub fn extra_fields(call: &Document) -> Result<Map<String, Value>> {
     let mut extra = Map::new();
@@ -123,8 +114,7 @@ pub fn extra_fields(call: &Document) -> Result<Map<String, Value>> {
 pub fn write_arguments(arguments: Option<Value>) -> Value {
     match arguments {
         None | Some(Value::Null) => "{}".into(),
-        Some(Value::String(text)) => text.into(),
-        Some(arguments) => arguments.to_string().into(),
+        Some(arguments) => arguments_text(&arguments).into(),
     }
 }
 

@@ -3,8 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::{Document, parse, to_value},
+    document::{Document, to_value},
     error::{Result, field_error},
+    openai::arguments::{arguments_text, read_arguments},
     openai_responses::fields::{ARGUMENTS, CALL_ID, ID, INPUT, NAME, NAMESPACE, TYPE},
 };
 
@@ -120,13 +121,16 @@ impl ToolCallKind {
     pub fn arguments(self, item: &Document) -> Result<Value> {
         let field = self.inputs();
         match self {
-            Self::Function => Ok(parse_arguments(&item.string(field)?.unwrap_or_default())),
+            Self::Function => {
+                let text = item.string(field)?.unwrap_or_default();
+                Ok(read_arguments(&text).unwrap_or_else(|| json!({})))
+            }
             Self::Custom => {
                 let input = item.string(field)?.unwrap_or_default();
                 Ok(json!({ "input": input }))
             }
             Self::ToolSearch => match item.get(field)?.unwrap_or_default() {
-                Value::String(text) => Ok(parse_arguments(&text)),
+                Value::String(text) => Ok(read_arguments(&text).unwrap_or_else(|| json!({}))),
                 Value::Object(fields) => Ok(Value::Object(fields)),
                 Value::Null => Ok(json!({})),
                 _ => Err(field_error("arguments", "an object")),
@@ -183,14 +187,6 @@ impl ToolCallKind {
     }
 }
 
-fn parse_arguments(text: &str) -> Value {
-    if text.trim().is_empty() {
-        return json!({});
-    }
-    let object = parse(text).ok().filter(Value::is_object);
-    object.unwrap_or_else(|| text.into())
-}
-
 /// Returns the name of a tool in a namespace, as hooks see it. In that of an MCP server of Codex it
 /// is the one that Codex shows to its own hooks, `mcp__SERVER__TOOL`.
 pub fn name_in(namespace: &str, name: &str) -> String {
@@ -209,14 +205,6 @@ pub fn call_part(kind: ToolCallKind, item: &Document) -> Result<Value> {
         "args": kind.arguments(item)?,
     });
     Ok(json!({ "functionCall": call }))
-}
-
-/// Returns the text of a function's arguments.
-pub fn arguments_text(arguments: &Value) -> String {
-    match arguments {
-        Value::String(text) => text.clone(),
-        _ => arguments.to_string(),
-    }
 }
 
 /// Returns the input of a custom tool.

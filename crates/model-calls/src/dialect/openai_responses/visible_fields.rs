@@ -18,7 +18,6 @@ pub const OPAQUE: &[&str] = &[
     "status",
     "encrypted_content",
     "fingerprint",
-    "container_id",
     "prompt_cache_breakpoint",
 ];
 

@@ -8,7 +8,7 @@ use crate::dialect::{
         fields::{DECLARATIONS, IS_TOOLSET, NAME, TOOL_CHANGES, TYPE, string_bytes, type_of},
         request::input_messages::{InputMessage, InputRole},
     },
-    content_form::{SOURCE, hosted_tool},
+    content_form::{SOURCE, declared_server, hosted_tool},
     document::{Document, copy_field},
     error::{Result, field_error},
 };
@@ -179,7 +179,9 @@ impl DeclaredTool {
             }
             (None, name, Some(kind)) if !is_function => match without_date(kind) {
                 Some(known) => known.to_owned(),
-                None => name.unwrap_or_else(|| kind.to_owned()),
+                None => declared_server(kind, &document)?
+                    .or(name)
+                    .unwrap_or_else(|| kind.to_owned()),
             },
             (None, Some(name), _) => name,
             (None, None, _) => {

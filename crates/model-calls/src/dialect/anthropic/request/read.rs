@@ -31,6 +31,9 @@ use crate::{
 
 pub const FALLBACKS: &[&str] = &["fallbacks"];
 
+/// Fields of a fallback. With others, compatible servers replace the prompt or the tools.
+const FALLBACK_FIELDS: &[&str] = &["max_tokens", "model", "output_config", "speed", "thinking"];
+
 /// A body with everything that is read from it.
 #[derive(Debug)]
 pub struct ReadBody {
@@ -146,6 +149,12 @@ fn read_fallbacks(body: &Document) -> Result<Vec<String>> {
     }
     let fallbacks = body.children(FALLBACKS)?.unwrap_or_default();
     let names = fallbacks.iter().map(|fallback| {
+        let mut fields = fallback.fields();
+        if !fields.all(|(key, _)| FALLBACK_FIELDS.contains(&&*key)) {
+            let expected = "a list of models, with no fields but `max_tokens`, `model`, \
+                            `output_config`, `speed` and `thinking`";
+            return Err(field_error("fallbacks", expected));
+        }
         fallback
             .string(MODEL)?
             .filter(|name| ModelName::parse(name).is_some())

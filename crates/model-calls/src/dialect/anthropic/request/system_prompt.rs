@@ -6,7 +6,7 @@ use crate::dialect::{
     anthropic::{
         block_content::{BlockContent, write_blocks},
         block_edit::edit_blocks,
-        fields::{PARTS, SYSTEM_INSTRUCTION, TEXT, field_part, type_of, with_source},
+        fields::{PARTS, SYSTEM_INSTRUCTION, field_part, type_of, with_source},
         request::{
             billing_header::is_billing_header,
             block_part::read_block,
@@ -41,10 +41,7 @@ impl SystemPrompts {
         let top = top.unwrap_or_default();
         let mut parts = Vec::new();
         for (index, block) in top.iter().enumerate() {
-            let is_hidden = index == 0
-                && block
-                    .string(TEXT)?
-                    .is_some_and(|text| is_billing_header(&text));
+            let is_hidden = index == 0 && is_billing_header(block)?;
             parts.push(if is_hidden { None } else { read_part(block)? });
         }
         let mut numbers = Vec::new();

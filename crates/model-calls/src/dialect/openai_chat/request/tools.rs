@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    content_form::{SOURCE, hosted_tool, source_of},
+    content_form::{SOURCE, declared_server, hosted_tool, source_of},
     document::{Document, add_field, is_set, refuse_pair, required_child, retain_elements},
     error::{Result, field_error},
     openai::hosted_search::{SEARCH_TOOL, has_search, remove_search},
@@ -72,11 +72,7 @@ fn declaration(mut declared: Map<String, Value>, source: usize) -> Value {
 
 /// Returns a tool that runs upstream. One of an MCP server is named by the server.
 fn read_hosted_tool(entry: &Document, kind: &str, source: usize) -> Result<Value> {
-    let label = match kind {
-        "mcp" => entry.string(&["server_label"])?,
-        _ => None,
-    };
-    let name = label.map_or_else(|| kind.to_owned(), |label| format!("mcp:{label}"));
+    let name = declared_server(kind, entry)?.unwrap_or_else(|| kind.to_owned());
     let own_names = ["functionDeclarations", "function_declarations", SOURCE];
     if own_names.contains(&name.as_str()) {
         return Err(field_error("type", "a kind of tool"));

@@ -10,8 +10,9 @@ use crate::dialect::{
     document::{Document, to_value},
     error::Result,
     google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS},
+    openai::arguments::arguments_text,
     openai_responses::{
-        calls::{ToolCallKind, arguments_text, call_id, input_text},
+        calls::{ToolCallKind, call_id, input_text},
         fields::{ID, NAME, ROLE},
         preceding::current_items,
         request::{

@@ -5,7 +5,7 @@ use memchr::memmem;
 use serde_json::{Map, Value};
 
 use crate::dialect::{
-    content_form::{any_object, any_object_with},
+    content_form::{any_object, any_object_with, holds_id},
     document::{Document, is_set, refuse_pair, to_value, try_any},
     error::{Result, field_error},
     method::Api,
@@ -112,13 +112,13 @@ fn names_stored_image(body: &Document) -> Result<bool> {
 
 /// Returns what the tools that run upstream use of what is stored there.
 fn stored_in_tools(body: &Document) -> Result<Vec<RequestField>> {
-    if !may_hold(body, &["file_id", "skill_id", "container"]) {
+    if !may_hold(body, &["file_id", "skill_id", "\"skills\"", "container"]) {
         return Ok(Vec::new());
     }
     let mut stored = Vec::new();
     for tool in Declarations::read(body, &Input::read(body)?)?.hosted() {
         let tool = to_value(tool)?;
-        let names = |key: &str| any_object(&tool, "parameters", &|fields| is_named(fields, key));
+        let names = |key: &str| any_object(&tool, "parameters", &|fields| holds_id(fields, key));
         let is_text = |fields: &Map<String, Value>| {
             let container = fields.get("container");
             container.is_some_and(Value::is_string)
@@ -126,20 +126,12 @@ fn stored_in_tools(body: &Document) -> Result<Vec<RequestField>> {
         if names("file_id") || names("file_ids") {
             stored.push(RequestField::StoredFile);
         }
-        if names("skill_id") || names("container_id") || any_object(&tool, "parameters", &is_text) {
+        let mut keys = ["container_id", "skill_id", "skills"].into_iter();
+        if keys.any(names) || any_object(&tool, "parameters", &is_text) {
             stored.push(RequestField::Container);
         }
     }
     Ok(stored)
-}
-
-/// Returns whether an object has an id, or a list of ids, under a key.
-fn is_named(fields: &Map<String, Value>, key: &str) -> bool {
-    match fields.get(key) {
-        None | Some(Value::Null) => false,
-        Some(Value::Array(ids)) => !ids.is_empty(),
-        Some(_) => true,
-    }
 }
 
 /// Returns whether an object with the id of a file is a file of the prompt: results of hosted

@@ -869,6 +869,7 @@ fn tools_with_stored_files_containers_or_skills_are_refused() {
         json!({ "type": "code_interpreter", "container": "cntr_1" }),
         json!({ "type": "code_interpreter", "container": { "type": "auto", "file_ids": ["f"] } }),
         shell(json!({ "type": "container_auto", "skills": skills })),
+        shell(json!({ "type": "container_auto", "skills": [{ "type": "inline", "name": "s" }] })),
         shell(json!({ "type": "container_reference", "container_id": "cntr_1" })),
     ] {
         assert!(!reads_tools(&json!([tool])), "{tool}");

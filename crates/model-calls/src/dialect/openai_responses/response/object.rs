@@ -9,9 +9,8 @@ use crate::dialect::{
     document::{Document, to_document, try_any},
     error::Result,
     google::part::Part,
-    openai::usage::CountFields,
+    openai::{arguments::arguments_text, usage::CountFields},
     openai_responses::{
-        calls::arguments_text,
         chunk_view::ChunkView,
         fields::{
             CONTENT, ERROR, ID, INCOMPLETE_DETAILS, NAME, OUTPUT, OUTPUT_TEXT, STATUS, SUMMARY,
