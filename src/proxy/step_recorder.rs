@@ -84,7 +84,7 @@ impl StepRecorder {
 
     /// Returns the bytes of a held-back chunk, before its end is removed.
     pub(super) fn before_release(&self, chunk: &ResponseDocument) -> Option<Bytes> {
-        (self.received.is_some()).then(|| self.shown(chunk.current_bytes()))
+        (self.received.is_some()).then(|| self.shown(chunk.to_bytes()))
     }
 
     /// Records a filtered chunk. `before` is the chunk of the model, `held_bytes` what is held
@@ -115,7 +115,7 @@ impl StepRecorder {
 
     /// Records a chunk that goes to the agent.
     pub(super) fn record_sent(&self, chunk: &ResponseDocument) {
-        self.record_body(BodyPart::AgentAnswer, || chunk.current_bytes());
+        self.record_body(BodyPart::AgentAnswer, || chunk.to_bytes());
     }
 
     /// Records the end of a response of the model.

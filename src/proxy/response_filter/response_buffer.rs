@@ -144,7 +144,7 @@ impl<'a> ResponseBuffer<'a> {
         let is_edited = chunk.is_edited()
             && self
                 .steps
-                .record_answer_edit(&before.json, &chunk.current_bytes());
+                .record_answer_edit(&before.json, &chunk.to_bytes());
         let admitted = self.admit(chunk)?;
         let held_bytes = self.held_bytes + self.filter.held_bytes();
         self.steps.record_chunk(before, is_edited, held_bytes);
