@@ -123,16 +123,16 @@ async fn handle_hooked(
 ) -> Result<Response, ApiError> {
     let request = request_body::read_request(&context, call, body).await?;
     let responder = Arc::new(Responder::new(&context, &request));
-    let Operation::Stream(framing) = request.call.operation else {
+    let Operation::Stream(_) = request.call.operation else {
         let output = Output::whole(Arc::clone(&responder));
         let reply = Box::pin(run(context, request, output)).await?;
         return Ok(responder.respond(reply));
     };
     let keep_alive = context.snapshot.config.timeouts.keep_alive;
     let channel = ChunkChannel::default();
-    let output = Output::stream(Arc::clone(&responder), framing, channel.clone());
+    let output = Output::stream(Arc::clone(&responder), channel.clone());
     let pipeline = Box::pin(run(context, request, output));
-    early_response::respond(pipeline, channel, responder, framing, keep_alive).await
+    early_response::respond(pipeline, channel, responder, keep_alive).await
 }
 
 /// Runs the pipeline of a hooked call. Returns the reply, or the rest of it if `output` has

@@ -4,17 +4,15 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{body::Body, response::Response};
 use bytes::BytesMut;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 
 use super::channel::ChunkChannel;
 use crate::{
-    dialect::{DialectError, Framing, MergedChunks, ResponseDocument, WriteChunks},
+    dialect::{DialectError, MergedChunks, ResponseDocument, WriteChunks},
     error::ApiError,
     observe::recorder::ExchangeEvent,
     proxy::{
-        reply::{
-            HookReply, Reply, Responder, late_error, media_type, unreadable, unreadable_response,
-        },
+        reply::{HookReply, Reply, Responder, late_error, unreadable, unreadable_response},
         turn_state::TurnState,
     },
     upstream::{UpstreamResponse, headers},
@@ -43,7 +41,6 @@ enum OutputForm {
     },
     /// A stream, written as the chunks pass.
     Stream {
-        framing: Framing,
         writer: Box<dyn WriteChunks>,
         channel: ChunkChannel,
         buffer: BytesMut,
@@ -64,14 +61,13 @@ impl Output {
     }
 
     /// Output into a stream, whose chunks go into `channel`.
-    pub fn stream(responder: Arc<Responder>, framing: Framing, channel: ChunkChannel) -> Self {
+    pub fn stream(responder: Arc<Responder>, channel: ChunkChannel) -> Self {
         Self {
             is_started: false,
             is_sent: false,
             open_alternatives: BTreeSet::new(),
             form: OutputForm::Stream {
-                framing,
-                writer: responder.dialect.chunk_writer(framing),
+                writer: responder.dialect.chunk_writer(responder.framing()),
                 channel,
                 buffer: BytesMut::new(),
             },
@@ -104,15 +100,11 @@ impl Output {
         match &mut self.form {
             OutputForm::Whole { head, .. } => *head = (answer.status, headers),
             OutputForm::Stream {
-                framing,
-                writer,
-                channel,
-                ..
+                writer, channel, ..
             } => {
                 writer.begin_answer();
                 if !std::mem::replace(&mut self.is_started, true) {
-                    let value = HeaderValue::from_static(media_type(*framing));
-                    headers.insert(header::CONTENT_TYPE, value);
+                    headers.insert(header::CONTENT_TYPE, self.responder.media_type());
                     channel.send_head(answer.status, headers);
                 }
             }
