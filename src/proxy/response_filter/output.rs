@@ -51,27 +51,26 @@ impl Output {
     /// Output into one JSON body.
     pub fn whole(responder: Arc<Responder>) -> Self {
         let (head, chunks) = Default::default();
-        Self {
-            responder,
-            is_started: false,
-            is_sent: false,
-            open_alternatives: BTreeSet::new(),
-            form: OutputForm::Whole { head, chunks },
-        }
+        Self::new(responder, OutputForm::Whole { head, chunks })
     }
 
     /// Output into a stream, whose chunks go into `channel`.
     pub fn stream(responder: Arc<Responder>, channel: ChunkChannel) -> Self {
+        let form = OutputForm::Stream {
+            writer: responder.dialect.chunk_writer(responder.framing()),
+            channel,
+            buffer: BytesMut::new(),
+        };
+        Self::new(responder, form)
+    }
+
+    const fn new(responder: Arc<Responder>, form: OutputForm) -> Self {
         Self {
+            responder,
             is_started: false,
             is_sent: false,
             open_alternatives: BTreeSet::new(),
-            form: OutputForm::Stream {
-                writer: responder.dialect.chunk_writer(responder.framing()),
-                channel,
-                buffer: BytesMut::new(),
-            },
-            responder,
+            form,
         }
     }
 
