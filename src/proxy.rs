@@ -126,7 +126,7 @@ async fn handle_hooked(
     let Operation::Stream(_) = request.call.operation else {
         let output = Output::whole(Arc::clone(&responder));
         let reply = Box::pin(run(context, request, output)).await?;
-        return Ok(responder.respond(reply));
+        return Ok(reply.map_or_else(Response::default, |reply| responder.respond(reply)));
     };
     let keep_alive = context.snapshot.config.timeouts.keep_alive;
     let channel = ChunkChannel::default();
@@ -136,12 +136,12 @@ async fn handle_hooked(
 }
 
 /// Runs the pipeline of a hooked call. Returns the reply, or the rest of it if `output` has
-/// streamed a part.
+/// streamed a part; `None` if it has streamed all.
 async fn run(
     context: Box<RequestContext>,
     mut request: ModelRequest,
     mut output: Output,
-) -> Result<Reply, ApiError> {
+) -> Result<Option<Reply>, ApiError> {
     let mut turn = TurnState::new(&context, &request);
     let reply = run_stages(&mut turn, &mut request, &mut output).await?;
     // Boxed, like each stage, so that it occupies no memory while the response is streamed.

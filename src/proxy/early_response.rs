@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{
     exchange_events,
-    reply::{self, Reply, Responder},
+    reply::{self, Responder},
     response_filter::channel::{ChunkChannel, Pipeline, PipelineEvent},
 };
 use crate::{error::ApiError, resettable_timer::ResettableTimer};
@@ -35,8 +35,8 @@ pub(super) async fn respond(
     let (first, head) = match event.ok().flatten() {
         Some(PipelineEvent::Chunk(chunk)) => (chunk, channel.take_head()),
         Some(PipelineEvent::Finished(reply)) => match reply? {
-            Reply::Streamed => (Bytes::new(), channel.take_head()),
-            reply => return Ok(responder.respond(reply)),
+            Some(reply) => return Ok(responder.respond(reply)),
+            None => (Bytes::new(), channel.take_head()),
         },
         None => {
             channel.announce();
@@ -64,7 +64,8 @@ fn chunks(
     events.flat_map(move |event| {
         let last = match event {
             PipelineEvent::Chunk(chunk) => return Either::Left(stream::iter([Ok(chunk)])),
-            PipelineEvent::Finished(Ok(reply)) => responder.respond_in_stream(reply),
+            PipelineEvent::Finished(Ok(None)) => Body::empty(),
+            PipelineEvent::Finished(Ok(Some(reply))) => responder.respond_in_stream(reply),
             PipelineEvent::Finished(Err(error)) => responder.break_stream(&error),
         };
         Either::Right(last.into_data_stream())

@@ -27,8 +27,6 @@ pub(super) enum Reply {
     Hooks(HookReply),
     /// Upstream's response, edited or not.
     Upstream(Response),
-    /// A response that is in the stream already.
-    Streamed,
 }
 
 /// Decision of hooks that ends a call.
@@ -104,7 +102,6 @@ impl Responder {
     pub(super) fn respond(&self, reply: Reply) -> Response {
         let response = match (reply, self.denials) {
             (Reply::Upstream(response), _) => response,
-            (Reply::Streamed, _) => Response::default(),
             (Reply::Hooks(HookReply::Denied(reason)), Denials::Error) => {
                 ApiError::denied(&reason).render(self.recorder.request_id(), self.dialect)
             }
@@ -124,7 +121,6 @@ impl Responder {
     /// an error of upstream can only break the stream.
     pub(super) fn respond_in_stream(&self, reply: Reply) -> Body {
         match reply {
-            Reply::Streamed => Body::empty(),
             Reply::Upstream(response) if response.status().is_success() => response.into_body(),
             Reply::Upstream(response) => self.break_stream(&late_error(response.status())),
             Reply::Hooks(reply) => match self.stream_of(&reply) {

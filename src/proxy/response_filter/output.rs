@@ -156,22 +156,22 @@ impl Output {
         }
     }
 
-    /// Ends the output, with `reply` in the place of what is missing. Returns the reply to send,
-    /// or that it is streamed.
+    /// Ends the output, with `reply` in the place of what is missing. Returns the reply to send;
+    /// `None` if all of it is streamed.
     ///
     /// INVARIANT: a decision of hooks is in a durable decision log before the agent receives it.
     pub async fn finish(
         mut self,
         turn: &mut TurnState<'_>,
         reply: Option<Reply>,
-    ) -> Result<Reply, ApiError> {
+    ) -> Result<Option<Reply>, ApiError> {
         if let Some(Reply::Hooks(_)) = reply {
             let recorder = &turn.context.recorder;
             recorder.record_durably(&ExchangeEvent::Replying).await?;
         }
         let by_model = reply.is_none();
         match reply {
-            None | Some(Reply::Streamed) => (),
+            None => (),
             Some(Reply::Upstream(response)) => {
                 if self.is_sent {
                     // Status 200 is out: an error of upstream breaks the stream.
@@ -181,7 +181,7 @@ impl Output {
                     // The prepared head is that of an earlier response.
                     channel.take_head();
                 }
-                return Ok(Reply::Upstream(response));
+                return Ok(Some(Reply::Upstream(response)));
             }
             Some(Reply::Hooks(reply)) if !self.is_started || self.is_error(&reply) => {
                 // No answer of the model is sent, but what hooks decided holds for later calls.
@@ -190,7 +190,7 @@ impl Output {
                 if let Ok(chunk) = self.responder.chunk(&reply) {
                     turn.steps.record_sent(&chunk);
                 }
-                return Ok(Reply::Hooks(reply));
+                return Ok(Some(Reply::Hooks(reply)));
             }
             Some(Reply::Hooks(reply)) => {
                 let mut chunk = self.responder.chunk(&reply)?;
@@ -216,7 +216,7 @@ impl Output {
             writer.write_end(buffer)?;
         }
         self.flush().await;
-        Ok(response.map_or(Reply::Streamed, Reply::Upstream))
+        Ok(response.map(Reply::Upstream))
     }
 }
 
