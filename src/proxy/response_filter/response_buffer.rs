@@ -18,9 +18,7 @@ use crate::{
     observe::{ReportedTokens, recorder::ExchangeEvent},
     policy::ChunkPosition,
     proxy::{
-        reply::unreadable_response,
-        request_context::RequestContext,
-        step_recorder::{ReceivedChunk, StepRecorder},
+        reply::unreadable_response, request_context::RequestContext, step_recorder::StepRecorder,
         turn_state::TurnState,
     },
     upstream::UpstreamError,
@@ -120,35 +118,20 @@ impl<'a> ResponseBuffer<'a> {
         chunk: ResponseDocument,
         position: ChunkPosition,
     ) -> Result<Admitted, ApiError> {
-        let before = self.steps.before_filter(&chunk);
+        self.steps.record_received(&chunk);
         let filtered = self.filter.filter(chunk, position).await;
         match filtered.map_err(unreadable_response)? {
             Continue(chunk) => {
-                let admitted = match before {
-                    Some(before) => self.admit_recorded(chunk, &before),
-                    None => self.admit(chunk),
-                };
-                admitted.map(Continue).map_err(unreadable_response)
+                let received_bytes = chunk.wire_len();
+                let is_edited = self.steps.record_edit(&chunk);
+                let admitted = self.admit(chunk).map_err(unreadable_response)?;
+                let held_bytes = self.held_bytes + self.filter.held_bytes();
+                self.steps
+                    .record_chunk(received_bytes, is_edited, held_bytes);
+                Ok(Continue(admitted))
             }
             Break(refusal) => Ok(Break(refusal)),
         }
-    }
-
-    /// Admits a chunk and records it beside the model's.
-    fn admit_recorded(
-        &mut self,
-        chunk: ResponseDocument,
-        before: &ReceivedChunk,
-    ) -> Result<Vec<ResponseDocument>, DialectError> {
-        // A policy that withholds text until it is complete may write the same text again.
-        let is_edited = chunk.is_edited()
-            && self
-                .steps
-                .record_answer_edit(&before.json, &chunk.to_bytes());
-        let admitted = self.admit(chunk)?;
-        let held_bytes = self.held_bytes + self.filter.held_bytes();
-        self.steps.record_chunk(before, is_edited, held_bytes);
-        Ok(admitted)
     }
 
     /// Filters a whole response and holds it back. Breaks if it is refused.
