@@ -47,9 +47,8 @@ pub struct ResponseBuffer<'a> {
     pub sent_texts: BTreeSet<u64>,
     held: Vec<ResponseDocument>,
     awaiting: AwaitingPart,
-    /// Indexes of the candidates of which the agent has text of an earlier response.
-    earlier_texts: BTreeSet<u64>,
-    /// Those among them that have no text in this response yet.
+    /// Indexes of the candidates of which the agent has text of an earlier response, and which
+    /// have none in this one yet.
     paragraphs: BTreeSet<u64>,
     steps: StepRecorder,
     /// Bytes of the model's chunks that are in `held`.
@@ -104,7 +103,6 @@ impl<'a> ResponseBuffer<'a> {
             sent_texts: BTreeSet::new(),
             held: Vec::new(),
             awaiting,
-            earlier_texts: turn.sent_texts.clone(),
             paragraphs: turn.sent_texts.clone(),
             steps: turn.steps.clone(),
             held_bytes: 0,
@@ -260,9 +258,9 @@ impl<'a> ResponseBuffer<'a> {
     }
 
     /// Releases what is held back, once the response is accepted. Denied calls are explained.
-    pub fn release(&mut self) -> Result<Vec<ResponseDocument>, ApiError> {
+    pub fn release(&mut self, turn: &TurnState<'_>) -> Result<Vec<ResponseDocument>, ApiError> {
         let mut held = std::mem::take(&mut self.held);
-        let spoken = &self.earlier_texts | &self.sent_texts;
+        let spoken = &turn.sent_texts | &self.sent_texts;
         explain_denied_calls(&mut held, spoken).map_err(unreadable_response)?;
         Ok(held)
     }
