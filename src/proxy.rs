@@ -12,8 +12,10 @@
 //!                                                                                          reply
 //! ```
 //!
-//! Each stage is one file of functions over three values: `RequestContext` does not change
-//! during a call, `ModelRequest` is what goes upstream, `TurnState` is what the call has
+//! Errors of upstream, and responses that nothing filters, go from upstream to the reply.
+//!
+//! Each stage is one file of functions over three values: no stage changes the
+//! `RequestContext`, `ModelRequest` is what goes upstream, `TurnState` is what the call has
 //! learned so far. A stage that can end the call returns
 //! [`ControlFlow`](std::ops::ControlFlow): it continues, or breaks with the reply for the agent.
 //! During a rollout `route::assign` first chooses the config of the request's session.
