@@ -1,5 +1,5 @@
 //! Events of tools, agents and sessions, reported by the agent or derived from its
-//! model calls: policies, hooks, policies again. Hooks of a bundle above another one run last.
+//! model calls: policies, hooks, policies again. Hooks of a locked bundle run last.
 //!
 //! A reported model call is known in its stable form only. Policies work on
 //! documents, so they get one made from the stable form, and their edits are read
@@ -91,7 +91,7 @@ impl Engine {
         outcome
     }
 
-    /// Lets a bundle above another one inspect an answer that a policy or hook below it gives in the
+    /// Lets a locked bundle inspect an answer that a policy or hook of another one gives in the
     /// place of the model, and edit it.
     pub async fn inspect_answer(
         &self,
@@ -101,7 +101,7 @@ impl Engine {
         document: Option<&RawValue>,
     ) -> FlowVerdict<Option<ResponseMutation>> {
         let mut plan = self.select(EventName::AfterModel, scope, subject);
-        plan.keep_upper();
+        plan.keep_locked();
         if plan.is_empty() {
             return FlowVerdict::Proceed(None);
         }
@@ -116,8 +116,8 @@ impl Engine {
         conclude::<AfterModel>(scope.recorder, plan.summary(), runs)
     }
 
-    /// Runs the hooks of a plan, and applies their edits to the event. Those of a bundle above
-    /// another one run last, on what the others leave.
+    /// Runs the hooks of a plan, and applies their edits to the event. Those of a locked
+    /// bundle run last, on what the others leave.
     async fn run_layers<E: EventKind>(
         &self,
         plan: &mut Plan,
@@ -127,10 +127,10 @@ impl Engine {
         let mut runs = run_hooks(plan, scope, event, None).await;
         apply_edits(plan, &runs, event);
         let subject = ConditionSubject::Event(event.as_event());
-        if let Some(upper) = self.plan_upper_hooks(plan, E::NAME, scope, subject) {
-            let upper_runs = run_hooks(&upper, scope, event, None).await;
-            apply_edits(&upper, &upper_runs, event);
-            runs.extend(upper_runs);
+        if let Some(locked) = self.plan_locked_hooks(plan, E::NAME, scope, subject) {
+            let locked_runs = run_hooks(&locked, scope, event, None).await;
+            apply_edits(&locked, &locked_runs, event);
+            runs.extend(locked_runs);
         }
         runs
     }

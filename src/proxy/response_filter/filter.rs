@@ -36,8 +36,8 @@ pub struct ResponseFilter<'a> {
     hook_context: Context,
     /// Policies and hooks on `AfterModel`. Planned once, because the event has no subject.
     plan: Plan,
-    /// Hooks of a bundle above another one, which inspect what other hooks changed.
-    upper_plan: Option<Plan>,
+    /// Hooks of a locked bundle, which inspect what other hooks changed.
+    locked_plan: Option<Plan>,
     /// The model that was called.
     pub model: String,
     /// Policies that run before hooks.
@@ -84,8 +84,8 @@ impl<'a> ResponseFilter<'a> {
         let (engine, model) = (&context.snapshot.engine, request.call.model_name());
         let scope = turn.scope();
         let (event, subject) = (EventName::AfterModel, request.subject());
-        let upper_plan = engine.plan_upper_hooks(&mut plan, event, scope, subject);
-        let upper_plan = upper_plan.filter(|upper| !upper.hooks.is_empty());
+        let locked_plan = engine.plan_locked_hooks(&mut plan, event, scope, subject);
+        let locked_plan = locked_plan.filter(|locked| !locked.hooks.is_empty());
         let mut llm_request = CachedRequest::default();
         if !plan.hooks.is_empty() {
             // Streams may be long, so the form holds media only for hooks that receive it.
@@ -111,7 +111,7 @@ impl<'a> ResponseFilter<'a> {
             unrecorded_chunks: 0,
             is_required: is_hooked || is_summary || is_retry || context.records_responses,
             plan,
-            upper_plan,
+            locked_plan,
         }))
     }
 
@@ -195,9 +195,9 @@ impl<'a> ResponseFilter<'a> {
             runs.extend(Box::pin(self.call_hooks(&self.plan, &chunk)).await?);
             let verdict = self.verdict(&self.plan, runs);
             let mut applied = self.apply(&mut chunk, verdict)?;
-            if let Some(upper) = &self.upper_plan {
-                let runs = Box::pin(self.call_hooks(upper, &chunk)).await?;
-                let verdict = self.verdict(upper, runs);
+            if let Some(locked) = &self.locked_plan {
+                let runs = Box::pin(self.call_hooks(locked, &chunk)).await?;
+                let verdict = self.verdict(locked, runs);
                 applied = stricter(applied, self.apply(&mut chunk, verdict)?);
             }
             if let Break(refusal) = applied {
