@@ -244,7 +244,7 @@ impl Engine {
 
     /// The policies of a plan that inspect what its hooks, and policies of other bundles, changed
     /// in the response of `model`.
-    pub fn last_response_policies(
+    pub fn second_pass_policies_if_needed(
         &self,
         plan: &Plan,
         scope: EventScope<'_>,
@@ -253,11 +253,11 @@ impl Engine {
         if plan.hooks.is_empty() && !plan.is_layered() {
             return ResponsePolicies::default();
         }
-        self.second_response_policies(plan, scope, model)
+        self.second_pass_policies(plan, scope, model)
     }
 
     /// The policies of a plan that inspect what was changed in the response of `model`.
-    pub fn second_response_policies(
+    pub fn second_pass_policies(
         &self,
         plan: &Plan,
         scope: EventScope<'_>,

@@ -58,7 +58,7 @@ impl Engine {
         let (output, _) = merge_runs::<E>(&runs);
         // A refusal is final; policies would only repeat theirs.
         let is_refused = matches!(E::evaluate(&output).action(), Action::Deny | Action::Stop);
-        if hooks_changed || !is_refused && plan.needs_last_look(&runs) {
+        if hooks_changed || !is_refused && plan.needs_second_pass(&runs) {
             let subject = ConditionSubject::Event(event.as_event());
             let mut plan = self.plan_second_pass(E::NAME, scope, subject);
             plan.policies.retain(|policy| is_selected(policy));

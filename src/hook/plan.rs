@@ -96,7 +96,7 @@ impl Plan {
 
     /// Returns whether policies of a locked bundle must inspect what these runs changed: whether
     /// any is of a policy that does not belong to it.
-    pub fn needs_last_look(&self, runs: &[HookRun]) -> bool {
+    pub fn needs_second_pass(&self, runs: &[HookRun]) -> bool {
         let mut changed = runs
             .iter()
             .filter(|run| run.is_enforced() && (run.edited || run.has_output()));

@@ -40,7 +40,7 @@ pub(super) async fn run(
         return Ok(Continue(()));
     }
     let mut runs = apply_policies(turn, request, &plan, InspectionPass::First)?;
-    let needs_last_look = plan.needs_last_look(&runs);
+    let needs_second_pass = plan.needs_second_pass(&runs);
     let hooks = turn.run_hooks(&plan, request, |llm_request| BeforeModel { llm_request });
     runs.extend(hooks.await?);
     // Boxed, because most calls have no locked bundle.
@@ -52,7 +52,7 @@ pub(super) async fn run(
         verdict = Box::pin(inspect_answer(turn, request, verdict)).await?;
     }
     if let BeforeModelVerdict::Proceed(mutation) = &verdict
-        && (needs_last_look || !mutation.is_empty())
+        && (needs_second_pass || !mutation.is_empty())
     {
         let unwritten = match &locked_verdict {
             Some(BeforeModelVerdict::Proceed(mutation)) => mutation,

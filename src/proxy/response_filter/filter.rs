@@ -43,7 +43,7 @@ pub struct ResponseFilter<'a> {
     /// Policies that run before hooks.
     first_policies: ResponsePolicies,
     /// Policies that inspect what hooks changed.
-    last_policies: ResponsePolicies,
+    second_policies: ResponsePolicies,
     /// The request that was sent; empty without hooks.
     llm_request: Arc<CachedRequest>,
     allowed: AllowedFunctions,
@@ -96,7 +96,7 @@ impl<'a> ResponseFilter<'a> {
             hook_context: turn.hook_context.clone(),
             model: model.to_owned(),
             first_policies: engine.response_policies(&plan, scope, model, &request.document),
-            last_policies: engine.last_response_policies(&plan, scope, model),
+            second_policies: engine.second_pass_policies_if_needed(&plan, scope, model),
             llm_request: Arc::new(llm_request),
             allowed,
             partial_calls: PartialCalls::default(),
@@ -117,17 +117,17 @@ impl<'a> ResponseFilter<'a> {
 
     /// Returns whether any policy inspects the response.
     pub fn has_policies(&self) -> bool {
-        !self.first_policies.is_empty() || !self.last_policies.is_empty()
+        !self.first_policies.is_empty() || !self.second_policies.is_empty()
     }
 
     /// Returns the number of bytes that policies hold back.
     pub fn held_bytes(&self) -> usize {
-        self.first_policies.held_bytes() + self.last_policies.held_bytes()
+        self.first_policies.held_bytes() + self.second_policies.held_bytes()
     }
 
     /// Returns whether what policies hold back and the text behind it may hold a secret together.
     pub fn joins_text(&self, next: &str) -> bool {
-        self.first_policies.join_text(next) || self.last_policies.join_text(next)
+        self.first_policies.join_text(next) || self.second_policies.join_text(next)
     }
 
     /// Returns whether a call in the response may be denied.
@@ -170,7 +170,7 @@ impl<'a> ResponseFilter<'a> {
             let runs = self.record_policies(runs);
             filtered.push(self.run_hooks(chunk, runs, ChunkPosition::Chunk).await?);
         }
-        let held = self.last_policies.finish()?;
+        let held = self.second_policies.finish()?;
         self.record_observed(&held.observed);
         for (chunk, runs) in held.chunks {
             let runs = self.record_policies(runs);
@@ -206,7 +206,7 @@ impl<'a> ResponseFilter<'a> {
             runs = Vec::new();
         }
         self.edited_candidates.remove_copies(&mut chunk)?;
-        let inspected = self.last_policies.inspect(&mut chunk, position)?;
+        let inspected = self.second_policies.inspect(&mut chunk, position)?;
         runs.extend(self.record_policies(inspected));
         match self.conclude(chunk, runs)? {
             Continue(chunk) => self.fire_before_tool(chunk).await,
@@ -353,7 +353,7 @@ impl<'a> ResponseFilter<'a> {
     /// call is complete.
     fn inspect_rewritten(&mut self, mut chunk: ResponseDocument) -> Result<Filtered, DialectError> {
         let engine = &self.context.snapshot.engine;
-        let mut policies = engine.second_response_policies(&self.plan, self.scope(), &self.model);
+        let mut policies = engine.second_pass_policies(&self.plan, self.scope(), &self.model);
         let runs = policies.inspect(&mut chunk, ChunkPosition::Last)?;
         let runs = self.record_policies(runs);
         self.conclude(chunk, runs)
