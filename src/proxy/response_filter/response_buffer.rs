@@ -207,10 +207,10 @@ impl<'a> ResponseBuffer<'a> {
         } else {
             admitted.push(chunk);
         }
-        let spoken = admitted
+        let with_text = admitted
             .iter()
-            .flat_map(ResponseDocument::spoken_candidates);
-        self.sent_texts.extend(spoken);
+            .flat_map(ResponseDocument::candidates_with_text);
+        self.sent_texts.extend(with_text);
         Ok(admitted)
     }
 
@@ -260,8 +260,8 @@ impl<'a> ResponseBuffer<'a> {
     /// Releases what is held back, once the response is accepted. Denied calls are explained.
     pub fn release(&mut self, turn: &TurnState<'_>) -> Result<Vec<ResponseDocument>, ApiError> {
         let mut held = std::mem::take(&mut self.held);
-        let spoken = &turn.sent_texts | &self.sent_texts;
-        explain_denied_calls(&mut held, spoken).map_err(unreadable_response)?;
+        let with_text = &turn.sent_texts | &self.sent_texts;
+        explain_denied_calls(&mut held, with_text).map_err(unreadable_response)?;
         Ok(held)
     }
 
@@ -295,7 +295,7 @@ impl<'a> ResponseBuffer<'a> {
             split.map_err(unreadable_response)?;
             let has_rest = chunk.remove_end();
             if has_rest.map_err(unreadable_response)? {
-                self.sent_texts.extend(chunk.spoken_candidates());
+                self.sent_texts.extend(chunk.candidates_with_text());
                 open.push(chunk);
             } else if let Some(before) = before {
                 self.steps.record_answer_edit(&before, &[]);
@@ -306,18 +306,18 @@ impl<'a> ResponseBuffer<'a> {
 }
 
 /// Explains the denied calls of chunks that are released. Each explanation is a paragraph of its
-/// own; `spoken` are the indexes of the candidates with text before them.
+/// own; `with_text` are the indexes of the candidates with text before them.
 fn explain_denied_calls(
     chunks: &mut [ResponseDocument],
-    mut spoken: BTreeSet<u64>,
+    mut with_text: BTreeSet<u64>,
 ) -> Result<(), DialectError> {
     let mut explained = BTreeSet::new();
     for chunk in chunks {
         chunk.start_paragraphs(&mut explained)?;
-        spoken.extend(chunk.spoken_candidates());
+        with_text.extend(chunk.candidates_with_text());
         if chunk.has_withheld_calls() {
-            let more = chunk.explain_withheld_calls(&spoken)?;
-            spoken.extend(&more);
+            let more = chunk.explain_withheld_calls(&with_text)?;
+            with_text.extend(&more);
             explained.extend(more);
         }
     }
