@@ -1,5 +1,8 @@
 //! Events of tools, agents and sessions, reported by the agent or derived from its
 //! model calls: policies, hooks, policies again. Hooks of a locked bundle run last.
+//! The stages `before_model`, `tool_selection` and `response_filter` of the pipeline have the
+//! same order in their own form: between its steps they write edits into a document, and a
+//! stream keeps its policies and its plan for all chunks.
 //!
 //! A reported model call is known in its stable form only. Policies work on
 //! documents, so they get one made from the stable form, and their edits are read
