@@ -12,8 +12,10 @@
 //!                                                                                          reply
 //! ```
 //!
-//! Each stage is one file of functions over three values: `RequestContext` does not change
-//! during a call, `ModelRequest` is what goes upstream, `TurnState` is what the call has
+//! Errors of upstream, and responses that nothing filters, go from upstream to the reply.
+//!
+//! Each stage is one file of functions over three values: no stage changes the
+//! `RequestContext`, `ModelRequest` is what goes upstream, `TurnState` is what the call has
 //! learned so far. A stage that can end the call returns
 //! [`ControlFlow`](std::ops::ControlFlow): it continues, or breaks with the reply for the agent.
 //! During a rollout `route::assign` first chooses the config of the request's session.
@@ -123,25 +125,25 @@ async fn handle_hooked(
 ) -> Result<Response, ApiError> {
     let request = request_body::read_request(&context, call, body).await?;
     let responder = Arc::new(Responder::new(&context, &request));
-    let Operation::Stream(framing) = request.call.operation else {
+    let Operation::Stream(_) = request.call.operation else {
         let output = Output::whole(Arc::clone(&responder));
         let reply = Box::pin(run(context, request, output)).await?;
-        return Ok(responder.respond(reply));
+        return Ok(reply.map_or_else(Response::default, |reply| responder.respond(reply)));
     };
     let keep_alive = context.snapshot.config.timeouts.keep_alive;
     let channel = ChunkChannel::default();
-    let output = Output::stream(Arc::clone(&responder), framing, channel.clone());
+    let output = Output::stream(Arc::clone(&responder), channel.clone());
     let pipeline = Box::pin(run(context, request, output));
-    early_response::respond(pipeline, channel, responder, framing, keep_alive).await
+    early_response::respond(pipeline, channel, responder, keep_alive).await
 }
 
 /// Runs the pipeline of a hooked call. Returns the reply, or the rest of it if `output` has
-/// streamed a part.
+/// streamed a part; `None` if it has streamed all.
 async fn run(
     context: Box<RequestContext>,
     mut request: ModelRequest,
     mut output: Output,
-) -> Result<Reply, ApiError> {
+) -> Result<Option<Reply>, ApiError> {
     let mut turn = TurnState::new(&context, &request);
     let reply = run_stages(&mut turn, &mut request, &mut output).await?;
     // Boxed, like each stage, so that it occupies no memory while the response is streamed.

@@ -68,13 +68,13 @@ pub fn run(bytes: &[u8]) {
     }
     write(dialect.chunk_writer(Framing::Sse), &edited);
 
-    let mut spoken = BTreeSet::new();
+    let mut with_text = BTreeSet::new();
     for chunk in &mut chunks {
-        spoken.extend(chunk.spoken_candidates());
+        with_text.extend(chunk.candidates_with_text());
         let Ok(calls) = chunk.calls() else { return };
         let decisions = calls.iter().map(|_| CallDecision::Refuse("no".to_owned()));
         if chunk.decide_calls(decisions.collect()).is_err()
-            || chunk.explain_withheld_calls(&spoken).is_err()
+            || chunk.explain_withheld_calls(&with_text).is_err()
         {
             return;
         }

@@ -26,7 +26,7 @@ pub struct ConfiguredPolicy {
     pub kind: &'static str,
     /// Enforcement of its decisions and edits.
     pub mode: HookMode,
-    /// True if it belongs to a bundle above another one, and so also runs last.
+    /// True if it belongs to a locked bundle, and so also runs last.
     pub(super) is_locked: bool,
     /// Cases that prove it.
     pub(super) proof: ProofCases,

@@ -82,8 +82,8 @@ impl Engine {
         !self.table.groups(event).is_empty() || policies.any(|policy| !policy.inspects_calls)
     }
 
-    /// Returns whether a bundle above another one inspects answers.
-    pub fn has_upper_answer_rules(&self) -> bool {
+    /// Returns whether a locked bundle inspects answers.
+    pub fn has_locked_answer_rules(&self) -> bool {
         let event = EventName::AfterModel;
         let mut policies = self.table.policies(event).iter();
         let groups = self.table.groups(event).iter();
@@ -170,22 +170,22 @@ impl Engine {
         if is_skipped { Plan::default() } else { plan }
     }
 
-    /// Selects the hooks of a bundle above another one that inspect what other hooks of the `plan`
-    /// changed. Their conditions are evaluated anew. Returns `None` if there are no such hooks.
-    pub fn plan_upper_hooks(
+    /// Selects the hooks of a locked bundle that inspect what other hooks of the `plan` changed.
+    /// Their conditions are evaluated anew. Returns `None` if there are no such hooks.
+    pub fn plan_locked_hooks(
         &self,
         plan: &mut Plan,
         event: EventName,
         scope: EventScope<'_>,
         subject: ConditionSubject<'_>,
     ) -> Option<Plan> {
-        if !plan.has_upper_hooks() {
+        if !plan.has_locked_hooks() {
             return None;
         }
-        let mut upper = self.select(event, scope, subject);
-        upper.keep_upper();
-        plan.reselect_upper(&upper.hooks);
-        Some(upper)
+        let mut locked = self.select(event, scope, subject);
+        locked.keep_locked();
+        plan.reselect_locked(&locked.hooks);
+        Some(locked)
     }
 
     /// Selects the policies that inspect what hooks changed. Their conditions are
@@ -244,7 +244,7 @@ impl Engine {
 
     /// The policies of a plan that inspect what its hooks, and policies of other bundles, changed
     /// in the response of `model`.
-    pub fn last_response_policies(
+    pub fn second_pass_policies_if_needed(
         &self,
         plan: &Plan,
         scope: EventScope<'_>,
@@ -253,11 +253,11 @@ impl Engine {
         if plan.hooks.is_empty() && !plan.is_layered() {
             return ResponsePolicies::default();
         }
-        self.second_response_policies(plan, scope, model)
+        self.second_pass_policies(plan, scope, model)
     }
 
     /// The policies of a plan that inspect what was changed in the response of `model`.
-    pub fn second_response_policies(
+    pub fn second_pass_policies(
         &self,
         plan: &Plan,
         scope: EventScope<'_>,

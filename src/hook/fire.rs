@@ -1,5 +1,8 @@
 //! Events of tools, agents and sessions, reported by the agent or derived from its
-//! model calls: policies, hooks, policies again. Hooks of a bundle above another one run last.
+//! model calls: policies, hooks, policies again. Hooks of a locked bundle run last.
+//! The stages `before_model`, `tool_selection` and `response_filter` of the pipeline have the
+//! same order in their own form: between its steps they write edits into a document, and a
+//! stream keeps its policies and its plan for all chunks.
 //!
 //! A reported model call is known in its stable form only. Policies work on
 //! documents, so they get one made from the stable form, and their edits are read
@@ -58,7 +61,7 @@ impl Engine {
         let (output, _) = merge_runs::<E>(&runs);
         // A refusal is final; policies would only repeat theirs.
         let is_refused = matches!(E::evaluate(&output).action(), Action::Deny | Action::Stop);
-        if hooks_changed || !is_refused && plan.needs_last_look(&runs) {
+        if hooks_changed || !is_refused && plan.needs_second_pass(&runs) {
             let subject = ConditionSubject::Event(event.as_event());
             let mut plan = self.plan_second_pass(E::NAME, scope, subject);
             plan.policies.retain(|policy| is_selected(policy));
@@ -91,7 +94,7 @@ impl Engine {
         outcome
     }
 
-    /// Lets a bundle above another one inspect an answer that a policy or hook below it gives in the
+    /// Lets a locked bundle inspect an answer that a policy or hook of another one gives in the
     /// place of the model, and edit it.
     pub async fn inspect_answer(
         &self,
@@ -101,7 +104,7 @@ impl Engine {
         document: Option<&RawValue>,
     ) -> FlowVerdict<Option<ResponseMutation>> {
         let mut plan = self.select(EventName::AfterModel, scope, subject);
-        plan.keep_upper();
+        plan.keep_locked();
         if plan.is_empty() {
             return FlowVerdict::Proceed(None);
         }
@@ -116,8 +119,8 @@ impl Engine {
         conclude::<AfterModel>(scope.recorder, plan.summary(), runs)
     }
 
-    /// Runs the hooks of a plan, and applies their edits to the event. Those of a bundle above
-    /// another one run last, on what the others leave.
+    /// Runs the hooks of a plan, and applies their edits to the event. Those of a locked
+    /// bundle run last, on what the others leave.
     async fn run_layers<E: EventKind>(
         &self,
         plan: &mut Plan,
@@ -127,10 +130,10 @@ impl Engine {
         let mut runs = run_hooks(plan, scope, event, None).await;
         apply_edits(plan, &runs, event);
         let subject = ConditionSubject::Event(event.as_event());
-        if let Some(upper) = self.plan_upper_hooks(plan, E::NAME, scope, subject) {
-            let upper_runs = run_hooks(&upper, scope, event, None).await;
-            apply_edits(&upper, &upper_runs, event);
-            runs.extend(upper_runs);
+        if let Some(locked) = self.plan_locked_hooks(plan, E::NAME, scope, subject) {
+            let locked_runs = run_hooks(&locked, scope, event, None).await;
+            apply_edits(&locked, &locked_runs, event);
+            runs.extend(locked_runs);
         }
         runs
     }

@@ -27,9 +27,9 @@ pub struct Plan {
     pub policies: Vec<Arc<ConfiguredPolicy>>,
     /// Hooks, in the order of the config, without duplicates.
     pub hooks: Vec<Arc<Hook>>,
-    /// Hooks of a bundle above another one that run after `hooks`, as they are selected now. They
-    /// are selected anew then. `None` if that bundle has no hooks on the event, or no others run.
-    upper_hooks: Option<Vec<Arc<Hook>>>,
+    /// Hooks of a locked bundle that run after `hooks`, as they are selected now. They are
+    /// selected anew then. `None` if that bundle has no hooks on the event, or no others run.
+    locked_hooks: Option<Vec<Arc<Hook>>>,
     /// True if hooks run one after the other.
     pub sequential: bool,
     /// Time of the selection.
@@ -38,8 +38,8 @@ pub struct Plan {
     pub(super) skipped: Vec<(RuleId, SkipReason)>,
     /// True if its hook is called for a proof, although the last one failed.
     is_proof: bool,
-    /// True if a bundle above another one has policies on the event.
-    has_locked: bool,
+    /// True if a locked bundle has policies on the event.
+    has_locked_policies: bool,
     /// Policies and hooks whose condition failed, which therefore run.
     failed_conditions: Vec<(RuleId, EvalError)>,
 }
@@ -75,14 +75,14 @@ impl Plan {
         hooks.any(|hook| hook.spec.view == HookView::Document)
     }
 
-    /// Returns whether a bundle above another one has hooks on the event that run after others.
-    pub const fn has_upper_hooks(&self) -> bool {
-        self.upper_hooks.is_some()
+    /// Returns whether a locked bundle has hooks on the event that run after others.
+    pub const fn has_locked_hooks(&self) -> bool {
+        self.locked_hooks.is_some()
     }
 
     /// Returns all hooks, those that run last included.
     pub(super) fn all_hooks(&self) -> impl Iterator<Item = &Arc<Hook>> {
-        self.hooks.iter().chain(self.upper_hooks.iter().flatten())
+        self.hooks.iter().chain(self.locked_hooks.iter().flatten())
     }
 
     /// Returns the selection for the recorder.
@@ -94,22 +94,22 @@ impl Plan {
         }
     }
 
-    /// Returns whether policies of a bundle above another one must inspect what these runs
-    /// changed: whether any is of a policy that does not belong to it.
-    pub fn needs_last_look(&self, runs: &[HookRun]) -> bool {
+    /// Returns whether policies of a locked bundle must inspect what these runs changed: whether
+    /// any is of a policy that does not belong to it.
+    pub fn needs_second_pass(&self, runs: &[HookRun]) -> bool {
         let mut changed = runs
             .iter()
             .filter(|run| run.is_enforced() && (run.edited || run.has_output()));
-        let is_lower = |run: &HookRun| {
+        let is_unlocked = |run: &HookRun| {
             let mut policies = self.policies.iter();
             policies.any(|policy| policy.rule == run.rule && !policy.is_locked)
         };
-        self.has_locked && changed.any(is_lower)
+        self.has_locked_policies && changed.any(is_unlocked)
     }
 
-    /// Returns whether a policy or hook that does not belong to a bundle above another one answers
-    /// in the place of the model.
-    pub fn is_answered_below(&self, runs: &[HookRun]) -> bool {
+    /// Returns whether a policy or hook that does not belong to a locked bundle answers in the
+    /// place of the model.
+    pub fn is_answered_by_unlocked(&self, runs: &[HookRun]) -> bool {
         let mut answers = runs.iter().filter(|run| {
             run.is_enforced() && run.result.output.specific("llm_response").is_some()
         });
@@ -121,42 +121,42 @@ impl Plan {
         })
     }
 
-    /// Keeps the policies and hooks of a bundle above another one.
-    pub(super) fn keep_upper(&mut self) {
-        let upper_hooks = self.upper_hooks.take();
-        self.hooks.extend(upper_hooks.into_iter().flatten());
+    /// Keeps the policies and hooks of a locked bundle.
+    pub(super) fn keep_locked(&mut self) {
+        let locked_hooks = self.locked_hooks.take();
+        self.hooks.extend(locked_hooks.into_iter().flatten());
         self.hooks.retain(|hook| hook.is_locked);
         self.policies.retain(|policy| policy.is_locked);
     }
 
-    /// Records which hooks of the bundle above run, once they are selected anew.
-    pub(super) fn reselect_upper(&mut self, selected: &[Arc<Hook>]) {
+    /// Records which hooks of the locked bundle run, once they are selected anew.
+    pub(super) fn reselect_locked(&mut self, selected: &[Arc<Hook>]) {
         let runs = |rule: RuleId| selected.iter().any(|hook| hook.rule == rule);
         self.skipped.retain(|(rule, _)| !runs(*rule));
-        let upper_hooks = self.upper_hooks.iter().flatten();
-        let left_out = upper_hooks.filter(|hook| !runs(hook.rule));
+        let locked_hooks = self.locked_hooks.iter().flatten();
+        let left_out = locked_hooks.filter(|hook| !runs(hook.rule));
         self.skipped
             .extend(left_out.map(|hook| (hook.rule, SkipReason::Condition)));
     }
 
-    /// Separates the hooks of a bundle above another one, which run on what the others leave.
-    fn separate_upper_hooks(&mut self, groups: &[MatcherGroup]) {
+    /// Separates the hooks of a locked bundle, which run on what the others leave.
+    fn separate_locked_hooks(&mut self, groups: &[MatcherGroup]) {
         let mut configured = groups.iter().flat_map(|group| &group.hooks);
-        let has_lower = self.hooks.iter().any(|hook| !hook.is_locked);
-        if has_lower && configured.any(|hook| hook.is_locked) {
+        let has_unlocked = self.hooks.iter().any(|hook| !hook.is_locked);
+        if has_unlocked && configured.any(|hook| hook.is_locked) {
             let hooks = std::mem::take(&mut self.hooks).into_iter();
-            let (upper, lower) = hooks.partition(|hook| hook.is_locked);
-            (self.upper_hooks, self.hooks) = (Some(upper), lower);
+            let (locked, unlocked) = hooks.partition(|hook| hook.is_locked);
+            (self.locked_hooks, self.hooks) = (Some(locked), unlocked);
         }
     }
 
-    /// Returns whether policies of a bundle above another one inspect what others change.
+    /// Returns whether policies of a locked bundle inspect what others change.
     pub fn is_layered(&self) -> bool {
-        self.has_locked && self.policies.iter().any(|policy| !policy.is_locked)
+        self.has_locked_policies && self.policies.iter().any(|policy| !policy.is_locked)
     }
 
     /// Returns the policies in the order in which they inspect what others changed: those of a
-    /// bundle above another one last.
+    /// locked bundle last.
     pub(super) fn policies_of_second_pass(&self) -> Vec<Arc<ConfiguredPolicy>> {
         let mut policies = self.policies.clone();
         policies.sort_by_key(|policy| policy.is_locked);
@@ -199,7 +199,7 @@ impl Plan {
     ) {
         for hook in hooks {
             let mut planned = self.hooks.iter_mut();
-            // INVARIANT: a hook of a bundle below never runs in the place of one above.
+            // INVARIANT: a hook of another bundle never runs in the place of a locked one.
             let equal = planned.find(|planned| {
                 planned.is_locked == hook.is_locked
                     && planned.spec.identity() == hook.spec.identity()
@@ -252,7 +252,7 @@ pub(super) fn plan(
         is_proof: only.is_some(),
         ..Plan::default()
     };
-    plan.has_locked = policies.iter().any(|policy| policy.is_locked);
+    plan.has_locked_policies = policies.iter().any(|policy| policy.is_locked);
     let policies = policies.iter();
     let policies = policies.filter(|policy| only.is_none_or(|guard| guard.is_policy(policy)));
     for policy in policies {
@@ -268,7 +268,7 @@ pub(super) fn plan(
         plan.select_group(group, only, &mut conditions);
     }
     plan.failed_conditions = conditions.failed;
-    plan.separate_upper_hooks(groups);
+    plan.separate_locked_hooks(groups);
     plan
 }
 

@@ -198,7 +198,7 @@ async fn call<E: EventKind>(
         result.output.record_removed_system(request);
     }
     if hook.is_locked {
-        result.output.mark_upper();
+        result.output.mark_locked();
     }
     let elapsed = started.elapsed();
     let mut run = HookRun {

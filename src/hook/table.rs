@@ -46,7 +46,7 @@ pub struct Hook {
     pub protocol: &'static dyn Protocol,
     /// Transport that calls it.
     pub transport: Arc<dyn Transport>,
-    /// True if it belongs to a bundle above another one, and so runs last.
+    /// True if it belongs to a locked bundle, and so runs last.
     pub(super) is_locked: bool,
     /// True if its last proof failed.
     pub(super) is_unproven: AtomicBool,

@@ -40,21 +40,21 @@ pub(super) async fn run(
         return Ok(Continue(()));
     }
     let mut runs = apply_policies(turn, request, &plan, InspectionPass::First)?;
-    let needs_last_look = plan.needs_last_look(&runs);
+    let needs_second_pass = plan.needs_second_pass(&runs);
     let hooks = turn.run_hooks(&plan, request, |llm_request| BeforeModel { llm_request });
     runs.extend(hooks.await?);
-    // Boxed, because most calls have no layers.
-    let upper = Box::pin(run_upper_hooks(turn, request, &mut plan, &mut runs));
-    let upper_verdict = upper.await?;
-    let is_answered_below = plan.is_answered_below(&runs);
+    // Boxed, because most calls have no locked bundle.
+    let locked = Box::pin(run_locked_hooks(turn, request, &mut plan, &mut runs));
+    let locked_verdict = locked.await?;
+    let is_answered_by_unlocked = plan.is_answered_by_unlocked(&runs);
     let mut verdict = conclude::<BeforeModel>(&context.recorder, plan.summary(), runs);
-    if is_answered_below && context.snapshot.engine.has_upper_answer_rules() {
+    if is_answered_by_unlocked && context.snapshot.engine.has_locked_answer_rules() {
         verdict = Box::pin(inspect_answer(turn, request, verdict)).await?;
     }
     if let BeforeModelVerdict::Proceed(mutation) = &verdict
-        && (needs_last_look || !mutation.is_empty())
+        && (needs_second_pass || !mutation.is_empty())
     {
-        let unwritten = match &upper_verdict {
+        let unwritten = match &locked_verdict {
             Some(BeforeModelVerdict::Proceed(mutation)) => mutation,
             _ => mutation,
         };
@@ -71,16 +71,16 @@ pub(super) async fn run(
     apply_verdict(turn, request, verdict, output).await
 }
 
-/// Runs the hooks of a bundle above another one on what the hooks below leave, whose edits it writes
-/// into the request. Adds their runs, and returns the verdict on them, whose edits are not written;
-/// `None` if no hooks run below others.
-async fn run_upper_hooks(
+/// Runs the hooks of a locked bundle on what other hooks leave, whose edits it writes into the
+/// request. Adds their runs, and returns the verdict on them, whose edits are not written; `None`
+/// if there are none.
+async fn run_locked_hooks(
     turn: &mut TurnState<'_>,
     request: &mut ModelRequest,
     plan: &mut Plan,
     runs: &mut Vec<HookRun>,
 ) -> Result<Option<BeforeModelVerdict>, ApiError> {
-    if !plan.has_upper_hooks() {
+    if !plan.has_locked_hooks() {
         return Ok(None);
     }
     if let BeforeModelVerdict::Proceed(mutation) = evaluate::<BeforeModel>(runs)
@@ -90,18 +90,18 @@ async fn run_upper_hooks(
     }
     let engine = &turn.context.snapshot.engine;
     let (event, subject) = (EventName::BeforeModel, request.subject());
-    let Some(upper) = engine.plan_upper_hooks(plan, event, turn.scope(), subject) else {
+    let Some(locked) = engine.plan_locked_hooks(plan, event, turn.scope(), subject) else {
         return Ok(None);
     };
-    let hooks = turn.run_hooks(&upper, request, |llm_request| BeforeModel { llm_request });
-    let upper_runs = hooks.await?;
-    let verdict = evaluate::<BeforeModel>(&upper_runs);
-    runs.extend(upper_runs);
+    let hooks = turn.run_hooks(&locked, request, |llm_request| BeforeModel { llm_request });
+    let locked_runs = hooks.await?;
+    let verdict = evaluate::<BeforeModel>(&locked_runs);
+    runs.extend(locked_runs);
     Ok(Some(verdict))
 }
 
-/// Lets the bundle above inspect an answer that a policy or hook below it gives in the place of the
-/// model.
+/// Lets the locked bundle inspect an answer that a policy or hook of another one gives in the place
+/// of the model.
 async fn inspect_answer(
     turn: &TurnState<'_>,
     request: &ModelRequest,

@@ -27,8 +27,6 @@ pub(super) enum Reply {
     Hooks(HookReply),
     /// Upstream's response, edited or not.
     Upstream(Response),
-    /// A response that is in the stream already.
-    Streamed,
 }
 
 /// Decision of hooks that ends a call.
@@ -83,11 +81,27 @@ impl Responder {
         )
     }
 
+    /// Returns the framing of the response; that of an array if it is one JSON body.
+    pub(super) const fn framing(&self) -> Framing {
+        if let Operation::Stream(framing) = self.call.operation {
+            framing
+        } else {
+            Framing::Array
+        }
+    }
+
+    /// Returns the media type of the response.
+    pub(super) const fn media_type(&self) -> HeaderValue {
+        HeaderValue::from_static(match self.framing() {
+            Framing::Sse => "text/event-stream",
+            Framing::Array => "application/json; charset=UTF-8",
+        })
+    }
+
     /// Builds the response while nothing of it is sent.
     pub(super) fn respond(&self, reply: Reply) -> Response {
         let response = match (reply, self.denials) {
             (Reply::Upstream(response), _) => response,
-            (Reply::Streamed, _) => Response::default(),
             (Reply::Hooks(HookReply::Denied(reason)), Denials::Error) => {
                 ApiError::denied(&reason).render(self.recorder.request_id(), self.dialect)
             }
@@ -105,12 +119,11 @@ impl Responder {
 
     /// Builds the rest of the body once status 200 is sent: a denial can only be a message, and
     /// an error of upstream can only break the stream.
-    pub(super) fn respond_in_stream(&self, reply: Reply, framing: Framing) -> Body {
+    pub(super) fn respond_in_stream(&self, reply: Reply) -> Body {
         match reply {
-            Reply::Streamed => Body::empty(),
             Reply::Upstream(response) if response.status().is_success() => response.into_body(),
             Reply::Upstream(response) => self.break_stream(&late_error(response.status())),
-            Reply::Hooks(reply) => match self.stream_of(&reply, framing) {
+            Reply::Hooks(reply) => match self.stream_of(&reply) {
                 Ok(stream) => stream.into(),
                 Err(error) => self.break_stream(&error.into()),
             },
@@ -139,33 +152,24 @@ impl Responder {
     }
 
     fn respond_with(&self, reply: &HookReply) -> Result<Response, DialectError> {
-        let (body, media_type) = if let Operation::Stream(framing) = self.call.operation {
-            (self.stream_of(reply, framing)?, media_type(framing))
+        let body = if let Operation::Stream(_) = self.call.operation {
+            self.stream_of(reply)?
         } else {
-            let body = self.dialect.close_response(&self.chunk(reply)?)?;
-            (body, media_type(Framing::Array))
+            self.dialect.close_response(&self.chunk(reply)?)?
         };
         let mut response = Response::new(Body::from(body));
-        let value = HeaderValue::from_static(media_type);
-        response.headers_mut().insert(header::CONTENT_TYPE, value);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, self.media_type());
         Ok(response)
     }
 
     /// Builds a stream with one reply.
-    fn stream_of(&self, reply: &HookReply, framing: Framing) -> Result<Bytes, DialectError> {
-        let mut writer = self.dialect.chunk_writer(framing);
+    fn stream_of(&self, reply: &HookReply) -> Result<Bytes, DialectError> {
+        let mut writer = self.dialect.chunk_writer(self.framing());
         let mut out = BytesMut::new();
         writer.write(&mut out, &self.chunk(reply)?)?;
         writer.write_end(&mut out)?;
         Ok(out.freeze())
-    }
-}
-
-/// Returns the media type of a stream.
-pub(super) const fn media_type(framing: Framing) -> &'static str {
-    match framing {
-        Framing::Sse => "text/event-stream",
-        Framing::Array => "application/json; charset=UTF-8",
     }
 }
 

@@ -1,4 +1,4 @@
-//! Data of a call that is constant for its duration.
+//! Data of a call that no stage of the pipeline changes.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     upstream::Upstream,
 };
 
-/// Data of a call that is constant for its duration.
+/// Data of a call that no stage of the pipeline changes.
 #[derive(Debug)]
 pub(super) struct RequestContext {
     /// Config and everything built from it, fixed for this call.

@@ -111,7 +111,8 @@ async fn accept(
     output: &mut Output,
 ) -> Result<(), ApiError> {
     let is_decided = buffer.holds_decisions();
-    output.write(turn, buffer.release()?)?;
+    let released = buffer.release(turn)?;
+    output.write(turn, released)?;
     // Records the last chunks.
     drop(buffer);
     if is_decided {

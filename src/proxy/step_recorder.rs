@@ -23,15 +23,6 @@ pub(super) struct StepRecorder {
     dialect: &'static dyn Dialect,
 }
 
-/// A chunk of the model, before it is filtered.
-#[derive(Debug)]
-pub(super) struct ReceivedChunk {
-    /// The chunk in the content form.
-    pub(super) json: Bytes,
-    /// Number of bytes in the form of its API.
-    pub(super) length: usize,
-}
-
 impl StepRecorder {
     /// Records the steps of a call, which begins with the agent's request.
     pub(super) fn new(context: &RequestContext, request: &ModelRequest) -> Self {
@@ -73,29 +64,36 @@ impl StepRecorder {
         }
     }
 
-    /// Returns a chunk of the model, before it is filtered.
-    pub(super) fn before_filter(&self, chunk: &ResponseDocument) -> Option<ReceivedChunk> {
-        self.received.as_ref()?;
-        let json = chunk.original_bytes();
-        self.record_body(BodyPart::ModelAnswer, || json.clone());
-        let length = chunk.wire_len();
-        Some(ReceivedChunk { json, length })
+    /// Records a chunk of the model, before it is filtered.
+    pub(super) fn record_received(&self, chunk: &ResponseDocument) {
+        self.record_body(BodyPart::ModelAnswer, || chunk.original_bytes());
     }
 
     /// Returns the bytes of a held-back chunk, before its end is removed.
     pub(super) fn before_release(&self, chunk: &ResponseDocument) -> Option<Bytes> {
-        (self.received.is_some()).then(|| self.shown(chunk.current_bytes()))
+        (self.received.is_some()).then(|| self.shown(chunk.to_bytes()))
     }
 
-    /// Records a filtered chunk. `before` is the chunk of the model, `held_bytes` what is held
-    /// back after it.
-    pub(super) fn record_chunk(&self, before: &ReceivedChunk, is_edited: bool, held_bytes: usize) {
+    /// Records a filtered chunk. `held_bytes` is what is held back after it.
+    pub(super) fn record_chunk(&self, received_bytes: usize, is_edited: bool, held_bytes: usize) {
+        if self.received.is_none() {
+            return;
+        }
         let bytes = |length| u32::try_from(length).unwrap_or(u32::MAX);
         self.record(&ExchangeEvent::ChunkFiltered(ChunkFacts {
-            received_bytes: bytes(before.length),
+            received_bytes: bytes(received_bytes),
             held_bytes: bytes(held_bytes),
             is_edited,
         }));
+    }
+
+    /// Records the difference between a filtered chunk and that of the model. Returns whether
+    /// they differ: a policy that withholds text until it is complete may write the same text
+    /// again.
+    pub(super) fn record_edit(&self, chunk: &ResponseDocument) -> bool {
+        self.received.is_some()
+            && chunk.is_edited()
+            && self.record_answer_edit(&chunk.original_bytes(), &chunk.to_bytes())
     }
 
     /// Records a difference between a chunk of the model and what the agent receives; either
@@ -115,7 +113,7 @@ impl StepRecorder {
 
     /// Records a chunk that goes to the agent.
     pub(super) fn record_sent(&self, chunk: &ResponseDocument) {
-        self.record_body(BodyPart::AgentAnswer, || chunk.current_bytes());
+        self.record_body(BodyPart::AgentAnswer, || chunk.to_bytes());
     }
 
     /// Records the end of a response of the model.

@@ -28,21 +28,21 @@ pub(super) async fn run(
     let mut selection = evaluate::<BeforeToolSelection>(&runs);
     let engine = &turn.context.snapshot.engine;
     let (event, subject) = (EventName::BeforeToolSelection, request.subject());
-    if let Some(upper) = engine.plan_upper_hooks(&mut plan, event, turn.scope(), subject) {
-        let (below, _) = merge_runs::<BeforeToolSelection>(&runs);
-        let upper_runs = turn.run_hooks(&upper, request, |llm_request| {
+    if let Some(locked) = engine.plan_locked_hooks(&mut plan, event, turn.scope(), subject) {
+        let (unlocked, _) = merge_runs::<BeforeToolSelection>(&runs);
+        let locked_runs = turn.run_hooks(&locked, request, |llm_request| {
             let mut event = BeforeToolSelection::new(llm_request);
-            event.apply(&below);
+            event.apply(&unlocked);
             event
         });
-        let upper_runs = upper_runs.await?;
-        let mode = selection.as_ref().and_then(|below| below.mode);
+        let locked_runs = locked_runs.await?;
+        let mode = selection.as_ref().and_then(|unlocked| unlocked.mode);
         write_selection(turn, request, selection)?;
-        selection = evaluate::<BeforeToolSelection>(&upper_runs);
-        if let Some(upper) = &mut selection {
-            upper.mode = upper.mode.max(mode);
+        selection = evaluate::<BeforeToolSelection>(&locked_runs);
+        if let Some(locked) = &mut selection {
+            locked.mode = locked.mode.max(mode);
         }
-        runs.extend(upper_runs);
+        runs.extend(locked_runs);
     }
     conclude::<BeforeToolSelection>(&turn.context.recorder, plan.summary(), runs);
     write_selection(turn, request, selection)

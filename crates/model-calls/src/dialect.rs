@@ -6,7 +6,7 @@
 //! are shared by all families: documents, text editing and the method table.
 //!
 //! To add an API to a family: one file with an implementation of [`Dialect`] and its method
-//! table, and one entry in [`ALL`].
+//! table, one entry in [`ALL`], and an arm of [`of`].
 
 mod anthropic;
 mod api_dialect;

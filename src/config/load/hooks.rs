@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     foreign_settings,
-    layers::disabled_upper_hooks,
+    layers::disabled_locked_hooks,
     lints::{duplicate_hooks, empty_names, has_empty_name, no_hooks, unused_settings},
     loader::Loader,
     pointers::{fill_in, matching},
@@ -186,7 +186,7 @@ impl Loader {
         let all_disabled = blocks.last().and_then(HookBlock::disabled_at);
         let all_disabled = all_disabled.as_ref();
         let hooks = blocks.iter().flat_map(HookBlock::hooks);
-        let problems = disabled_upper_hooks(&self.layers, hooks, &disabled, all_disabled);
+        let problems = disabled_locked_hooks(&self.layers, hooks, &disabled, all_disabled);
         self.problems.extend(problems);
         let hooks = blocks.iter().flat_map(HookBlock::hooks);
         let names: BTreeSet<String> = hooks.map(|hook| hook.switch().to_owned()).collect();

@@ -9,7 +9,9 @@ use super::loader::Loader;
 use crate::{
     config::{
         overrides::Overrides,
-        policy_layer::{BUNDLE_CONFIG, BUNDLE_SETTINGS, BundleTrust, LOWER_SETTINGS, PolicyLayer},
+        policy_layer::{
+            BUNDLE_CONFIG, BUNDLE_SETTINGS, BundleTrust, PolicyLayer, UNLOCKED_SETTINGS,
+        },
         settings::{config_file::Config, hooks::HookSpec},
         source_span::{ConfigError, Problem, SourceSpan},
         spanned_yaml::SpannedYaml,
@@ -41,8 +43,8 @@ pub(super) fn add_layers(
             Problem::without_span(format!("`{}` cannot be read: {error}", file.display()))
         })?;
         let bundle = SpannedYaml::parse(&text, &file)?;
-        let upper = overrides.layers.first().filter(|_| index > 0);
-        problems.extend(foreign_settings(&bundle, upper));
+        let locked = overrides.layers.first().filter(|_| index > 0);
+        problems.extend(foreign_settings(&bundle, locked));
         problems.extend(document.append(bundle));
     }
     ConfigError::check(problems)
@@ -63,7 +65,7 @@ impl Loader {
     ///
     /// # Errors
     ///
-    /// Returns those that replace one of the bundle above, and commands without a signature.
+    /// Returns those that replace one of the locked bundle, and commands without a signature.
     pub(super) fn check_layers(&mut self, config: &Config) -> Result<(), ConfigError> {
         self.problems.extend(shadowed_rules(&self.layers, config));
         self.problems
@@ -72,19 +74,18 @@ impl Loader {
     }
 }
 
-/// Returns a problem for each setting that a bundle must not have. `upper` is the bundle above
-/// it.
-fn foreign_settings(bundle: &SpannedYaml, upper: Option<&PolicyLayer>) -> Vec<Problem> {
-    let (own, reason) = match upper {
+/// Returns a problem for each setting that a bundle must not have. `locked` is the one above it.
+fn foreign_settings(bundle: &SpannedYaml, locked: Option<&PolicyLayer>) -> Vec<Problem> {
+    let (own, reason) = match locked {
         None => (
             &BUNDLE_SETTINGS[..],
             "belongs to the config of each gateway, not to a bundle".to_owned(),
         ),
-        Some(upper) => (
-            &LOWER_SETTINGS[..],
+        Some(locked) => (
+            &UNLOCKED_SETTINGS[..],
             format!(
                 "applies to all layers, so that only the bundle `{}` can have it",
-                upper.name
+                locked.name
             ),
         ),
     };
@@ -111,37 +112,37 @@ pub(super) fn local_bundle_settings(document: &SpannedYaml, value: &Value) -> Ve
     problems.collect()
 }
 
-/// Returns a problem for each switch outside of the upper bundle that disables a hook of it:
+/// Returns a problem for each switch outside of the locked bundle that disables a hook of it:
 /// the `disabled` names with their positions, and the switch for all hooks.
-pub(super) fn disabled_upper_hooks<'a>(
+pub(super) fn disabled_locked_hooks<'a>(
     layers: &[PolicyLayer],
     hooks: impl Iterator<Item = &'a HookSpec>,
     disabled: &[(String, SourceSpan)],
     all_disabled_at: Option<&SourceSpan>,
 ) -> Vec<Problem> {
-    let Some(upper) = layers.first() else {
+    let Some(locked) = layers.first() else {
         return Vec::new();
     };
-    let upper_hooks = hooks.filter(|hook| upper.contains(&hook.span));
-    let switches: Vec<&str> = upper_hooks.map(HookSpec::switch).collect();
-    let outside = disabled.iter().filter(|(_, span)| !upper.contains(span));
+    let locked_hooks = hooks.filter(|hook| locked.contains(&hook.span));
+    let switches: Vec<&str> = locked_hooks.map(HookSpec::switch).collect();
+    let outside = disabled.iter().filter(|(_, span)| !locked.contains(span));
     let named = outside.filter(|(name, _)| switches.contains(&name.as_str()));
     let mut problems: Vec<Problem> = named
         .map(|(name, span)| {
             let message = format!(
                 "the hook `{name}` of the bundle `{}` cannot be disabled here",
-                upper.name
+                locked.name
             );
             Problem::at(span, message)
         })
         .collect();
     problems.extend(
         all_disabled_at
-            .filter(|span| !upper.contains(span))
+            .filter(|span| !locked.contains(span))
             .map(|span| {
                 let message = format!(
                     "the hooks of the bundle `{}` cannot be disabled here",
-                    upper.name
+                    locked.name
                 );
                 Problem::at(span, message)
             }),
@@ -168,10 +169,10 @@ fn unsigned_commands(layers: &[PolicyLayer], config: &Config) -> Vec<Problem> {
     problems.collect()
 }
 
-/// Returns a problem for each policy and hook outside of the upper bundle that has the name of
+/// Returns a problem for each policy and hook outside of the locked bundle that has the name of
 /// one in it. One without a name replaces nothing.
 fn shadowed_rules(layers: &[PolicyLayer], config: &Config) -> Vec<Problem> {
-    let Some(upper) = layers.first() else {
+    let Some(locked) = layers.first() else {
         return Vec::new();
     };
     let policies = config.policies.iter();
@@ -181,13 +182,13 @@ fn shadowed_rules(layers: &[PolicyLayer], config: &Config) -> Vec<Problem> {
     let hooks = hooks.map(|hook| (hook.name.as_ref(), hook.label(), &hook.span));
     let (own, others): (Vec<_>, Vec<_>) = policies
         .chain(hooks)
-        .partition(|(_, _, span)| upper.contains(span));
+        .partition(|(_, _, span)| locked.contains(span));
     let shadowed = others.into_iter().filter_map(|(name, _, span)| {
         let name = name?;
         let (_, _, first) = own.iter().find(|(_, label, _)| label == name)?;
         let message = format!(
             "`{name}` is the name of a policy or hook of the bundle `{}`, which cannot be replaced: it is at {first}",
-            upper.name
+            locked.name
         );
         Some(Problem::at(span, message))
     });

@@ -63,8 +63,8 @@ pub struct Interpretation {
     /// True if `llm_request` is an edit of what earlier outputs left, so that its conversation
     /// replaces theirs with all texts for the system instruction.
     pub follows_edits: bool,
-    /// True if `toolConfig` is that of a bundle above another one, so that it allows nothing more
-    /// than other outputs.
+    /// True if `toolConfig` is that of a locked bundle, so that it allows nothing more than other
+    /// outputs.
     pub narrows_selection: bool,
     /// Conversation of earlier outputs that the messages of `llm_request` leave without text.
     pub earlier_messages: Vec<Message>,
@@ -256,8 +256,8 @@ impl HookOutput {
         self.interpretation.follows_edits = self.specific("llm_request").is_some();
     }
 
-    /// Marks the output of a hook of a bundle above another one.
-    pub fn mark_upper(&mut self) {
+    /// Marks the output of a hook of a locked bundle.
+    pub fn mark_locked(&mut self) {
         self.interpretation.narrows_selection = self.specific("toolConfig").is_some();
     }
 

@@ -34,8 +34,8 @@ pub enum OutputPart {
     ResponseEdit,
     /// `tool_input`, merged by key.
     ToolInput,
-    /// `toolConfig`: the stricter mode, `AUTO` if none is given; all names, and of bundles above
-    /// each other those of both.
+    /// `toolConfig`: the stricter mode, `AUTO` if none is given; all names, and if a
+    /// bundle is locked those of both.
     ToolSelection,
     /// `updatedToolOutput` of some protocols; the last one.
     ToolResult,
@@ -89,7 +89,7 @@ struct OutputMerger {
     /// Selection of tools by outputs that narrow no other one.
     selection: Option<ToolConfig>,
     /// Selection of tools that narrows the other one.
-    upper_selection: Option<ToolConfig>,
+    locked_selection: Option<ToolConfig>,
     /// True if the synthetic response is that of an output that denies.
     response_denies: bool,
 }
@@ -285,7 +285,7 @@ impl OutputMerger {
             return self.wrong_type("toolConfig");
         };
         let selection = if output.interpretation.narrows_selection {
-            &mut self.upper_selection
+            &mut self.locked_selection
         } else {
             &mut self.selection
         };
@@ -295,8 +295,8 @@ impl OutputMerger {
         };
         merged.mode.get_or_insert_default();
         *selection = Some(merged.clone());
-        if let (Some(lower), Some(upper)) = (&self.selection, &self.upper_selection) {
-            merged = lower.intersect(upper);
+        if let (Some(unlocked), Some(locked)) = (&self.selection, &self.locked_selection) {
+            merged = unlocked.intersect(locked);
         }
         // Serialization of strings cannot fail.
         let value = serde_json::to_value(merged).unwrap_or_default();

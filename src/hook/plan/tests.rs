@@ -112,7 +112,7 @@ fn a_hook_that_only_observes_proves_nothing_of_an_equal_guard() {
 }
 
 #[test]
-fn hooks_of_a_bundle_above_run_last_and_are_selected_anew() {
+fn hooks_of_a_locked_bundle_run_last_and_are_selected_anew() {
     let table = HookTable::of_layers(
         "hooks:\n\
         \x20 BeforeTool:\n\
@@ -127,14 +127,14 @@ fn hooks_of_a_bundle_above_run_last_and_are_selected_anew() {
     let mut plan = plan_of(&table, None, "rm");
     assert_eq!(names(&plan.hooks), ["./g", "./t"]);
     assert_eq!(
-        names(plan.upper_hooks.as_deref().unwrap_or_default()),
+        names(plan.locked_hooks.as_deref().unwrap_or_default()),
         ["./g"]
     );
     let skipped = plan.skipped.len();
 
     let mut again = plan_of(&table, None, "ls");
-    again.keep_upper();
-    plan.reselect_upper(&again.hooks);
+    again.keep_locked();
+    plan.reselect_locked(&again.hooks);
     assert_eq!(names(&again.hooks), ["./g", "./w"]);
     assert_eq!((skipped, plan.skipped.len()), (1, 0));
 }

@@ -88,9 +88,9 @@ impl TableBuilder<'_> {
         }
     }
 
-    /// Returns whether a policy or hook is in a bundle above another one.
+    /// Returns whether a policy or hook is in a locked bundle: the first of two.
     pub(super) fn is_locked(&self, span: &SourceSpan) -> bool {
-        let upper = self.layers.split_first();
-        upper.is_some_and(|(upper, lower)| !lower.is_empty() && upper.contains(span))
+        let locked = self.layers.split_first();
+        locked.is_some_and(|(locked, unlocked)| !unlocked.is_empty() && locked.contains(span))
     }
 }

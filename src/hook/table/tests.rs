@@ -18,8 +18,8 @@ impl HookTable {
         build(&config(hooks), None).unwrap()
     }
 
-    /// The table of a config whose first group of hooks on `BeforeTool` is in a bundle above that
-    /// of the others.
+    /// The table of a config whose first group of hooks on `BeforeTool` is in a locked
+    /// bundle.
     pub(in crate::hook) fn of_layers(hooks: &str) -> Self {
         let mut config = config(hooks);
         let layer = |name: &str| PolicyLayer {

@@ -19,7 +19,7 @@ struct AskedHook {
     event: EventName,
     rule: RuleId,
     name: String,
-    /// Time since which the request waits; `None` if the hook has answered.
+    /// Time since which the request waits; `None` if the hook has answered or is not called.
     since: Option<Instant>,
 }
 
@@ -77,15 +77,19 @@ impl AskedHooks {
         }
     }
 
-    /// Removes hooks of a decided event that were not called, because one before them denied it.
+    /// Removes hooks of a decided event that were not called, because edits of hooks before them
+    /// ended their condition.
     pub(super) fn end(&mut self, decision: &EventDecision<'_>) {
-        let event = decision.event;
-        let is_over = |hook: &AskedHook| match decision.plan {
-            _ if hook.event != event => false,
-            None => true,
-            Some(plan) => plan.sequential && hook.since == Some(plan.started),
+        let Some(plan) = decision.plan else {
+            return;
         };
-        for hook in self.0.iter_mut().filter(|hook| is_over(hook)) {
+        let is_skipped = |hook: &AskedHook| {
+            let mut skipped = plan.skipped.iter();
+            hook.event == decision.event
+                && hook.since == Some(plan.started)
+                && skipped.any(|(rule, _)| *rule == hook.rule)
+        };
+        for hook in self.0.iter_mut().filter(|hook| is_skipped(hook)) {
             hook.since = None;
         }
     }
@@ -107,7 +111,7 @@ impl AskedHooks {
 mod tests {
     use super::*;
     use crate::{
-        event::{Action, EventOrigin, HookOutput},
+        event::{Action, EventOrigin, HookOutput, SkipReason},
         observe::recorder::PlanSummary,
     };
 
@@ -133,26 +137,23 @@ mod tests {
         pending.map(|pending| pending.hooks).unwrap_or_default()
     }
 
-    fn end(hooks: &mut AskedHooks, event: EventName, plan: Option<PlanSummary<'_>>) {
+    fn end(hooks: &mut AskedHooks, started: Instant) {
+        let skipped = [RuleId(2), RuleId(3)].map(|rule| (rule, SkipReason::Condition));
         hooks.end(&EventDecision {
-            event,
+            event: TOOL,
             origin: EventOrigin::Derived,
             subject: None,
             input: None,
-            plan,
+            plan: Some(PlanSummary {
+                started,
+                sequential: false,
+                skipped: &skipped,
+            }),
             runs: &[],
             verdict: Action::Proceed,
             output: &HookOutput::default(),
             diagnostics: &[],
         });
-    }
-
-    fn plan(started: Instant) -> PlanSummary<'static> {
-        PlanSummary {
-            started,
-            sequential: true,
-            skipped: &[],
-        }
     }
 
     #[test]
@@ -163,7 +164,7 @@ mod tests {
         assert_eq!(names(&hooks), ["a", "b", "c"]);
         hooks.finish(TOOL, RuleId(1));
         assert_eq!(names(&hooks), ["b", "c"]);
-        end(&mut hooks, TOOL, Some(plan(started)));
+        end(&mut hooks, started);
 
         assert_eq!(hooks.pending(), None);
     }
@@ -171,15 +172,11 @@ mod tests {
     #[test]
     fn a_hook_of_one_of_two_equal_events_stays_pending() {
         let (mut hooks, started) = (AskedHooks::default(), Instant::now());
-        let parallel = PlanSummary {
-            sequential: false,
-            ..plan(started)
-        };
 
         hooks.add(TOOL, started, &asked(&["a"]));
         hooks.add(TOOL, started, &asked(&["a"]));
         hooks.finish(TOOL, RuleId(0));
-        end(&mut hooks, TOOL, Some(parallel));
+        end(&mut hooks, started);
         assert_eq!(names(&hooks), ["a"]);
         hooks.finish(TOOL, RuleId(0));
 
@@ -194,7 +191,7 @@ mod tests {
         assert_eq!(hooks.pending(), None);
         hooks.ask_about_chunk();
         assert_eq!(names(&hooks), ["chunk"]);
-        end(&mut hooks, CHUNK, None);
+        hooks.finish(CHUNK, RuleId(0));
         hooks.add(TOOL, started, &asked(&["tool"]));
         assert_eq!(names(&hooks), ["tool"]);
         hooks.finish(TOOL, RuleId(0));

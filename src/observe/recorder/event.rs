@@ -257,7 +257,7 @@ pub struct EventDecision<'a> {
     pub subject: Option<&'a str>,
     /// The event before hooks changed it, as JSON; only if a sink needs it.
     pub input: Option<&'a [u8]>,
-    /// The selection of policies and hooks; `None` for chunks.
+    /// The selection of policies and hooks, if they were selected for this decision.
     pub plan: Option<PlanSummary<'a>>,
     /// Runs of policies and hooks, in order.
     pub runs: &'a [HookRun],

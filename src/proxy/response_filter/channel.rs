@@ -12,8 +12,8 @@ use http::{HeaderMap, StatusCode};
 
 use crate::{error::ApiError, mutex::Mutex, proxy::reply::Reply};
 
-/// A hooked call in progress. Returns the reply, or that it is streamed.
-pub type Pipeline = Pin<Box<dyn Future<Output = Result<Reply, ApiError>> + Send>>;
+/// A hooked call in progress. Returns the reply; `None` if all of it is streamed.
+pub type Pipeline = Pin<Box<dyn Future<Output = Result<Option<Reply>, ApiError>> + Send>>;
 
 /// The head and the next chunk of a stream. Clones are ends of the same channel.
 #[derive(Debug, Clone, Default)]
@@ -84,5 +84,5 @@ pub enum PipelineEvent {
     /// The next chunk of the stream.
     Chunk(Bytes),
     /// The pipeline has ended.
-    Finished(Result<Reply, ApiError>),
+    Finished(Result<Option<Reply>, ApiError>),
 }

@@ -36,14 +36,14 @@ pub struct ResponseFilter<'a> {
     hook_context: Context,
     /// Policies and hooks on `AfterModel`. Planned once, because the event has no subject.
     plan: Plan,
-    /// Hooks of a bundle above another one, which inspect what other hooks changed.
-    upper_plan: Option<Plan>,
+    /// Hooks of a locked bundle, which inspect what other hooks changed.
+    locked_plan: Option<Plan>,
     /// The model that was called.
     pub model: String,
     /// Policies that run before hooks.
     first_policies: ResponsePolicies,
     /// Policies that inspect what hooks changed.
-    last_policies: ResponsePolicies,
+    second_policies: ResponsePolicies,
     /// The request that was sent; empty without hooks.
     llm_request: Arc<CachedRequest>,
     allowed: AllowedFunctions,
@@ -84,8 +84,8 @@ impl<'a> ResponseFilter<'a> {
         let (engine, model) = (&context.snapshot.engine, request.call.model_name());
         let scope = turn.scope();
         let (event, subject) = (EventName::AfterModel, request.subject());
-        let upper_plan = engine.plan_upper_hooks(&mut plan, event, scope, subject);
-        let upper_plan = upper_plan.filter(|upper| !upper.hooks.is_empty());
+        let locked_plan = engine.plan_locked_hooks(&mut plan, event, scope, subject);
+        let locked_plan = locked_plan.filter(|locked| !locked.hooks.is_empty());
         let mut llm_request = CachedRequest::default();
         if !plan.hooks.is_empty() {
             // Streams may be long, so the form holds media only for hooks that receive it.
@@ -96,7 +96,7 @@ impl<'a> ResponseFilter<'a> {
             hook_context: turn.hook_context.clone(),
             model: model.to_owned(),
             first_policies: engine.response_policies(&plan, scope, model, &request.document),
-            last_policies: engine.last_response_policies(&plan, scope, model),
+            second_policies: engine.second_pass_policies_if_needed(&plan, scope, model),
             llm_request: Arc::new(llm_request),
             allowed,
             partial_calls: PartialCalls::default(),
@@ -111,23 +111,23 @@ impl<'a> ResponseFilter<'a> {
             unrecorded_chunks: 0,
             is_required: is_hooked || is_summary || is_retry || context.records_responses,
             plan,
-            upper_plan,
+            locked_plan,
         }))
     }
 
     /// Returns whether any policy inspects the response.
     pub fn has_policies(&self) -> bool {
-        !self.first_policies.is_empty() || !self.last_policies.is_empty()
+        !self.first_policies.is_empty() || !self.second_policies.is_empty()
     }
 
     /// Returns the number of bytes that policies hold back.
     pub fn held_bytes(&self) -> usize {
-        self.first_policies.held_bytes() + self.last_policies.held_bytes()
+        self.first_policies.held_bytes() + self.second_policies.held_bytes()
     }
 
     /// Returns whether what policies hold back and the text behind it may hold a secret together.
     pub fn joins_text(&self, next: &str) -> bool {
-        self.first_policies.join_text(next) || self.last_policies.join_text(next)
+        self.first_policies.join_text(next) || self.second_policies.join_text(next)
     }
 
     /// Returns whether a call in the response may be denied.
@@ -170,7 +170,7 @@ impl<'a> ResponseFilter<'a> {
             let runs = self.record_policies(runs);
             filtered.push(self.run_hooks(chunk, runs, ChunkPosition::Chunk).await?);
         }
-        let held = self.last_policies.finish()?;
+        let held = self.second_policies.finish()?;
         self.record_observed(&held.observed);
         for (chunk, runs) in held.chunks {
             let runs = self.record_policies(runs);
@@ -195,9 +195,9 @@ impl<'a> ResponseFilter<'a> {
             runs.extend(Box::pin(self.call_hooks(&self.plan, &chunk)).await?);
             let verdict = self.verdict(&self.plan, runs);
             let mut applied = self.apply(&mut chunk, verdict)?;
-            if let Some(upper) = &self.upper_plan {
-                let runs = Box::pin(self.call_hooks(upper, &chunk)).await?;
-                let verdict = self.verdict(upper, runs);
+            if let Some(locked) = &self.locked_plan {
+                let runs = Box::pin(self.call_hooks(locked, &chunk)).await?;
+                let verdict = self.verdict(locked, runs);
                 applied = stricter(applied, self.apply(&mut chunk, verdict)?);
             }
             if let Break(refusal) = applied {
@@ -206,7 +206,7 @@ impl<'a> ResponseFilter<'a> {
             runs = Vec::new();
         }
         self.edited_candidates.remove_copies(&mut chunk)?;
-        let inspected = self.last_policies.inspect(&mut chunk, position)?;
+        let inspected = self.second_policies.inspect(&mut chunk, position)?;
         runs.extend(self.record_policies(inspected));
         match self.conclude(chunk, runs)? {
             Continue(chunk) => self.fire_before_tool(chunk).await,
@@ -353,7 +353,7 @@ impl<'a> ResponseFilter<'a> {
     /// call is complete.
     fn inspect_rewritten(&mut self, mut chunk: ResponseDocument) -> Result<Filtered, DialectError> {
         let engine = &self.context.snapshot.engine;
-        let mut policies = engine.second_response_policies(&self.plan, self.scope(), &self.model);
+        let mut policies = engine.second_pass_policies(&self.plan, self.scope(), &self.model);
         let runs = policies.inspect(&mut chunk, ChunkPosition::Last)?;
         let runs = self.record_policies(runs);
         self.conclude(chunk, runs)

@@ -4,17 +4,15 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{body::Body, response::Response};
 use bytes::BytesMut;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 
 use super::channel::ChunkChannel;
 use crate::{
-    dialect::{DialectError, Framing, MergedChunks, ResponseDocument, WriteChunks},
+    dialect::{DialectError, MergedChunks, ResponseDocument, WriteChunks},
     error::ApiError,
     observe::recorder::ExchangeEvent,
     proxy::{
-        reply::{
-            HookReply, Reply, Responder, late_error, media_type, unreadable, unreadable_response,
-        },
+        reply::{HookReply, Reply, Responder, late_error, unreadable, unreadable_response},
         turn_state::TurnState,
     },
     upstream::{UpstreamResponse, headers},
@@ -43,7 +41,6 @@ enum OutputForm {
     },
     /// A stream, written as the chunks pass.
     Stream {
-        framing: Framing,
         writer: Box<dyn WriteChunks>,
         channel: ChunkChannel,
         buffer: BytesMut,
@@ -54,28 +51,26 @@ impl Output {
     /// Output into one JSON body.
     pub fn whole(responder: Arc<Responder>) -> Self {
         let (head, chunks) = Default::default();
-        Self {
-            responder,
-            is_started: false,
-            is_sent: false,
-            open_alternatives: BTreeSet::new(),
-            form: OutputForm::Whole { head, chunks },
-        }
+        Self::new(responder, OutputForm::Whole { head, chunks })
     }
 
     /// Output into a stream, whose chunks go into `channel`.
-    pub fn stream(responder: Arc<Responder>, framing: Framing, channel: ChunkChannel) -> Self {
+    pub fn stream(responder: Arc<Responder>, channel: ChunkChannel) -> Self {
+        let form = OutputForm::Stream {
+            writer: responder.dialect.chunk_writer(responder.framing()),
+            channel,
+            buffer: BytesMut::new(),
+        };
+        Self::new(responder, form)
+    }
+
+    const fn new(responder: Arc<Responder>, form: OutputForm) -> Self {
         Self {
+            responder,
             is_started: false,
             is_sent: false,
             open_alternatives: BTreeSet::new(),
-            form: OutputForm::Stream {
-                framing,
-                writer: responder.dialect.chunk_writer(framing),
-                channel,
-                buffer: BytesMut::new(),
-            },
-            responder,
+            form,
         }
     }
 
@@ -104,15 +99,11 @@ impl Output {
         match &mut self.form {
             OutputForm::Whole { head, .. } => *head = (answer.status, headers),
             OutputForm::Stream {
-                framing,
-                writer,
-                channel,
-                ..
+                writer, channel, ..
             } => {
                 writer.begin_answer();
                 if !std::mem::replace(&mut self.is_started, true) {
-                    let value = HeaderValue::from_static(media_type(*framing));
-                    headers.insert(header::CONTENT_TYPE, value);
+                    headers.insert(header::CONTENT_TYPE, self.responder.media_type());
                     channel.send_head(answer.status, headers);
                 }
             }
@@ -165,22 +156,22 @@ impl Output {
         }
     }
 
-    /// Ends the output, with `reply` in the place of what is missing. Returns the reply to send,
-    /// or that it is streamed.
+    /// Ends the output, with `reply` in the place of what is missing. Returns the reply to send;
+    /// `None` if all of it is streamed.
     ///
     /// INVARIANT: a decision of hooks is in a durable decision log before the agent receives it.
     pub async fn finish(
         mut self,
         turn: &mut TurnState<'_>,
         reply: Option<Reply>,
-    ) -> Result<Reply, ApiError> {
+    ) -> Result<Option<Reply>, ApiError> {
         if let Some(Reply::Hooks(_)) = reply {
             let recorder = &turn.context.recorder;
             recorder.record_durably(&ExchangeEvent::Replying).await?;
         }
         let by_model = reply.is_none();
         match reply {
-            None | Some(Reply::Streamed) => (),
+            None => (),
             Some(Reply::Upstream(response)) => {
                 if self.is_sent {
                     // Status 200 is out: an error of upstream breaks the stream.
@@ -190,7 +181,7 @@ impl Output {
                     // The prepared head is that of an earlier response.
                     channel.take_head();
                 }
-                return Ok(Reply::Upstream(response));
+                return Ok(Some(Reply::Upstream(response)));
             }
             Some(Reply::Hooks(reply)) if !self.is_started || self.is_error(&reply) => {
                 // No answer of the model is sent, but what hooks decided holds for later calls.
@@ -199,7 +190,7 @@ impl Output {
                 if let Ok(chunk) = self.responder.chunk(&reply) {
                     turn.steps.record_sent(&chunk);
                 }
-                return Ok(Reply::Hooks(reply));
+                return Ok(Some(Reply::Hooks(reply)));
             }
             Some(Reply::Hooks(reply)) => {
                 let mut chunk = self.responder.chunk(&reply)?;
@@ -225,7 +216,7 @@ impl Output {
             writer.write_end(buffer)?;
         }
         self.flush().await;
-        Ok(response.map_or(Reply::Streamed, Reply::Upstream))
+        Ok(response.map(Reply::Upstream))
     }
 }
 

@@ -18,9 +18,7 @@ use crate::{
     observe::{ReportedTokens, recorder::ExchangeEvent},
     policy::ChunkPosition,
     proxy::{
-        reply::unreadable_response,
-        request_context::RequestContext,
-        step_recorder::{ReceivedChunk, StepRecorder},
+        reply::unreadable_response, request_context::RequestContext, step_recorder::StepRecorder,
         turn_state::TurnState,
     },
     upstream::UpstreamError,
@@ -49,9 +47,8 @@ pub struct ResponseBuffer<'a> {
     pub sent_texts: BTreeSet<u64>,
     held: Vec<ResponseDocument>,
     awaiting: AwaitingPart,
-    /// Indexes of the candidates of which the agent has text of an earlier response.
-    earlier_texts: BTreeSet<u64>,
-    /// Those among them that have no text in this response yet.
+    /// Indexes of the candidates of which the agent has text of an earlier response, and which
+    /// have none in this one yet.
     paragraphs: BTreeSet<u64>,
     steps: StepRecorder,
     /// Bytes of the model's chunks that are in `held`.
@@ -106,7 +103,6 @@ impl<'a> ResponseBuffer<'a> {
             sent_texts: BTreeSet::new(),
             held: Vec::new(),
             awaiting,
-            earlier_texts: turn.sent_texts.clone(),
             paragraphs: turn.sent_texts.clone(),
             steps: turn.steps.clone(),
             held_bytes: 0,
@@ -120,35 +116,20 @@ impl<'a> ResponseBuffer<'a> {
         chunk: ResponseDocument,
         position: ChunkPosition,
     ) -> Result<Admitted, ApiError> {
-        let before = self.steps.before_filter(&chunk);
+        self.steps.record_received(&chunk);
         let filtered = self.filter.filter(chunk, position).await;
         match filtered.map_err(unreadable_response)? {
             Continue(chunk) => {
-                let admitted = match before {
-                    Some(before) => self.admit_recorded(chunk, &before),
-                    None => self.admit(chunk),
-                };
-                admitted.map(Continue).map_err(unreadable_response)
+                let received_bytes = chunk.wire_len();
+                let is_edited = self.steps.record_edit(&chunk);
+                let admitted = self.admit(chunk).map_err(unreadable_response)?;
+                let held_bytes = self.held_bytes + self.filter.held_bytes();
+                self.steps
+                    .record_chunk(received_bytes, is_edited, held_bytes);
+                Ok(Continue(admitted))
             }
             Break(refusal) => Ok(Break(refusal)),
         }
-    }
-
-    /// Admits a chunk and records it beside the model's.
-    fn admit_recorded(
-        &mut self,
-        chunk: ResponseDocument,
-        before: &ReceivedChunk,
-    ) -> Result<Vec<ResponseDocument>, DialectError> {
-        // A policy that withholds text until it is complete may write the same text again.
-        let is_edited = chunk.is_edited()
-            && self
-                .steps
-                .record_answer_edit(&before.json, &chunk.current_bytes());
-        let admitted = self.admit(chunk)?;
-        let held_bytes = self.held_bytes + self.filter.held_bytes();
-        self.steps.record_chunk(before, is_edited, held_bytes);
-        Ok(admitted)
     }
 
     /// Filters a whole response and holds it back. Breaks if it is refused.
@@ -226,10 +207,10 @@ impl<'a> ResponseBuffer<'a> {
         } else {
             admitted.push(chunk);
         }
-        let spoken = admitted
+        let with_text = admitted
             .iter()
-            .flat_map(ResponseDocument::spoken_candidates);
-        self.sent_texts.extend(spoken);
+            .flat_map(ResponseDocument::candidates_with_text);
+        self.sent_texts.extend(with_text);
         Ok(admitted)
     }
 
@@ -277,10 +258,10 @@ impl<'a> ResponseBuffer<'a> {
     }
 
     /// Releases what is held back, once the response is accepted. Denied calls are explained.
-    pub fn release(&mut self) -> Result<Vec<ResponseDocument>, ApiError> {
+    pub fn release(&mut self, turn: &TurnState<'_>) -> Result<Vec<ResponseDocument>, ApiError> {
         let mut held = std::mem::take(&mut self.held);
-        let spoken = &self.earlier_texts | &self.sent_texts;
-        explain_denied_calls(&mut held, spoken).map_err(unreadable_response)?;
+        let with_text = &turn.sent_texts | &self.sent_texts;
+        explain_denied_calls(&mut held, with_text).map_err(unreadable_response)?;
         Ok(held)
     }
 
@@ -314,7 +295,7 @@ impl<'a> ResponseBuffer<'a> {
             split.map_err(unreadable_response)?;
             let has_rest = chunk.remove_end();
             if has_rest.map_err(unreadable_response)? {
-                self.sent_texts.extend(chunk.spoken_candidates());
+                self.sent_texts.extend(chunk.candidates_with_text());
                 open.push(chunk);
             } else if let Some(before) = before {
                 self.steps.record_answer_edit(&before, &[]);
@@ -325,18 +306,18 @@ impl<'a> ResponseBuffer<'a> {
 }
 
 /// Explains the denied calls of chunks that are released. Each explanation is a paragraph of its
-/// own; `spoken` are the indexes of the candidates with text before them.
+/// own; `with_text` are the indexes of the candidates with text before them.
 fn explain_denied_calls(
     chunks: &mut [ResponseDocument],
-    mut spoken: BTreeSet<u64>,
+    mut with_text: BTreeSet<u64>,
 ) -> Result<(), DialectError> {
     let mut explained = BTreeSet::new();
     for chunk in chunks {
         chunk.start_paragraphs(&mut explained)?;
-        spoken.extend(chunk.spoken_candidates());
+        with_text.extend(chunk.candidates_with_text());
         if chunk.has_withheld_calls() {
-            let more = chunk.explain_withheld_calls(&spoken)?;
-            spoken.extend(&more);
+            let more = chunk.explain_withheld_calls(&with_text)?;
+            with_text.extend(&more);
             explained.extend(more);
         }
     }

@@ -34,7 +34,7 @@ pub async fn filter(
     let source = ChunkSource::open(turn.context, answer).await?;
     match turn.context.snapshot.config.after_model {
         AfterModelMode::Chunk => filter_chunks(turn, buffer, source, output).await,
-        AfterModelMode::Buffered => Box::pin(filter_whole(turn, buffer, source)).await,
+        AfterModelMode::Buffered => Box::pin(filter_buffered(turn, buffer, source)).await,
     }
 }
 
@@ -159,7 +159,7 @@ async fn position(
 
 /// Filters all chunks as one response. If it is left as it is and contains all that the chunks
 /// do, the chunks pass as they came.
-async fn filter_whole(
+async fn filter_buffered(
     turn: &TurnState<'_>,
     buffer: &mut ResponseBuffer<'_>,
     mut source: ChunkSource,

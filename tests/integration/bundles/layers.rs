@@ -8,7 +8,7 @@ use super::{
     replicas::Replica,
     server::{PolicyServer, Polling, Publisher, denying_files},
 };
-use crate::harness::prompt;
+use crate::harness::{TEST_TIMEOUT, Upstream, eventually, prompt, wait_until_closed};
 
 /// Returns the entry of a layer in the config of a replica.
 fn layer(server: &PolicyServer, name: &str, publisher: &Publisher) -> String {
@@ -169,12 +169,21 @@ fn edit(word: &str, specific: &str) -> String {
 
 /// Starts a replica with a bundle of an organisation and one of a team.
 async fn replica_of(org_files: &[(&str, &str)], team_files: &[(&str, &str)]) -> Replica {
+    replica_before(Upstream::mock().await, org_files, team_files).await
+}
+
+/// Starts a replica with this model API and both bundles.
+async fn replica_before(
+    upstream: Upstream,
+    org_files: &[(&str, &str)],
+    team_files: &[(&str, &str)],
+) -> Replica {
     let (org, team) = (Publisher::new(), Publisher::new());
     let server = PolicyServer::start(Polling::Short).await;
     server.publish("org", org.signed(org.manifest("1"), org_files));
     server.publish("team", team.signed(team.manifest("1"), team_files));
     let layers = layer(&server, "org", &org) + &layer(&server, "team", &team);
-    Replica::start(&format!("  layers:\n{layers}")).await
+    Replica::start_before(upstream, &format!("  layers:\n{layers}"), &[])
 }
 
 /// Hooks of an organisation that deny what those of a team leave.
@@ -286,6 +295,30 @@ async fn the_organisations_hooks_inspect_what_those_of_a_team_leave() {
             answer.text()
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_does_not_wait_for_a_hook_that_an_edit_of_the_team_skips() {
+    let silent = |_, mut socket| async move { wait_until_closed(&mut socket).await };
+    let org = "hooks: { BeforeModel: [{ hooks: [{ command: ./hooks/refuse.sh, when: \"request.model == 'm'\" }] }] }\n";
+    let team = "hooks: { BeforeModel: [{ hooks: [{ command: ./hooks/name.sh }] }] }\n";
+    let swap = edit("hello", r#"{"llm_request":{"model":"other"}}"#);
+    let replica = replica_before(
+        Upstream::raw(silent).await,
+        &[("hookgate.yaml", org), ("hooks/refuse.sh", REFUSE)],
+        &[("hookgate.yaml", team), ("hooks/name.sh", &swap)],
+    )
+    .await;
+    let agent = replica.agent.clone();
+    let call = tokio::spawn(async move { agent.generate("m", &prompt("hello")).await });
+    let is_sent = || !replica.upstream.requests().is_empty();
+    eventually("the call goes upstream", TEST_TIMEOUT, is_sent).await;
+
+    let found = replica.operator.get("/calls/in_flight").await.json();
+
+    call.abort();
+    assert_eq!(found["calls"][0]["model"], "other", "{found:#}");
+    assert_eq!(found["calls"][0]["waits_for"], Value::Null, "{found:#}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

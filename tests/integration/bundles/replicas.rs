@@ -35,7 +35,11 @@ impl Replica {
 
     /// Starts with these files beside the config.
     async fn start_with(source: &str, files: &[(&str, &str)]) -> Self {
-        let upstream = Upstream::mock().await;
+        Self::start_before(Upstream::mock().await, source, files)
+    }
+
+    /// Starts with this model API, and these files beside the config.
+    pub(super) fn start_before(upstream: Upstream, source: &str, files: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().unwrap();
         for (name, content) in files {
             fs::write(folder.path().join(name), content).unwrap();

@@ -51,6 +51,50 @@ async fn edits_of_requests_and_answers_are_recorded_with_pointers_and_sizes() {
 }
 
 #[tokio::test]
+async fn edits_of_chunks_of_code_assist_are_recorded_without_envelopes() {
+    // From the second one on, they differ from an earlier chunk in nothing but their text.
+    let text = json!({ "role": "model", "parts": [{ "text": "old" }] });
+    let chunk = json!({ "response": { "candidates": [{ "content": text }] }, "traceId": "t" });
+    let body = format!("data: {chunk}\r\n\r\n").repeat(3);
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", body.clone())).await;
+    let pointers = [0, 1, 2].map(|number| format!("/{number}/candidates/0/content/parts/0/text"));
+    for (text, edited) in [("old", &pointers[..0]), ("new", &pointers[..])] {
+        let edit = hook::printing("edit", &hook::response(&json!({ "text": text })));
+        let config = format!(
+            "trace: {{ content: {{ denied_or_edited: true }} }}\n{}",
+            hook::config(&[("AfterModel", edit)])
+        );
+        let gateway = TestGateway::start(&upstream, &config).await;
+        let path = "/v1internal:streamGenerateContent?alt=sse";
+        let request = json!({ "model": MODEL, "request": prompt("hi") });
+
+        let answer = gateway.agent().post(path, request.to_string()).await;
+
+        let id = answer.header("x-hookgate-request-id");
+        let record = record(&gateway, id).await;
+        let diff = &record["detail"]["answer_diff"];
+        let changes = diff["changes"].as_array().into_iter().flatten();
+        let found: Vec<&str> = changes
+            .map(|change| change["pointer"].as_str().unwrap())
+            .collect();
+        assert_eq!(found, edited, "{text}: {diff:#}");
+        let path = format!("/calls/{id}/content");
+        let kept = until(&gateway.operator(), &path, |found| found["id"].is_string()).await;
+        assert_eq!(
+            kept["agent_answer"].is_null(),
+            edited.is_empty(),
+            "{kept:#}"
+        );
+        for answer in ["answer", "agent_answer"] {
+            let chunks = kept[answer]["body"].as_array().into_iter().flatten();
+            for chunk in chunks {
+                assert!(chunk["candidates"].is_array(), "{kept:#}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_unedited_call_has_no_diff() {
     let upstream = Upstream::answering(&text_answer("hello")).await;
     let gateway = TestGateway::start(&upstream, REDACT).await;

@@ -72,7 +72,7 @@ impl Dialect for OpenAiChat {
     }
 
     fn close_response(&self, response: &ResponseDocument) -> Result<Bytes> {
-        let after = Document::from_checked(response.current_bytes())?;
+        let after = Document::from_checked(response.to_bytes())?;
         let wire = response.original_events().and_then(|events| events.first());
         let Some(body) = wire else {
             return response::synthetic::synthetic_body(&after, response.merged_end());

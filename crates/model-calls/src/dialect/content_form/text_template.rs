@@ -126,6 +126,7 @@ impl TextTemplate {
         Some(Self {
             event,
             chunk: Arc::new(TextChunkTemplate {
+                response: 0..bytes.len(),
                 text: start..start + 2,
                 usage: bytes.len()..bytes.len(),
                 envelope: ResponseEnvelope::None,

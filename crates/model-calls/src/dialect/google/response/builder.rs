@@ -181,11 +181,16 @@ impl ResponseDocument {
         self.merged_end.as_deref().unwrap_or_default()
     }
 
-    /// Returns the number of bytes that it was read from.
+    /// Returns the number of bytes that it was read from, with its envelope.
     pub fn wire_len(&self) -> usize {
-        match self.original_events() {
-            Some(events) => events.iter().map(Bytes::len).sum(),
-            None => self.original_bytes().len(),
+        match (self.original_events(), &self.text) {
+            (Some(events), _) => events.iter().map(Bytes::len).sum(),
+            (None, Some(text)) => text.original_bytes().len(),
+            (None, None) => {
+                // The merged envelope of chunks does not hold their response.
+                let envelope = self.envelope().filter(|_| self.merged_end.is_none());
+                envelope.unwrap_or(&self.document).original_bytes().len()
+            }
         }
     }
 

@@ -64,6 +64,7 @@ impl ChunkReader {
             && content.document.has_only(CONTENT_FIELDS)
             && has_known_ratings(&candidate.document)
             && part.document.has_only(TEXT_FIELDS);
+        let response = place_in(&bytes, &chunk.document().to_bytes())?;
         let text = place_in(&bytes, &part.document.bytes_of(TEXT).ok()??)?;
         let usage = match chunk.document().child(USAGE).ok()? {
             Some(usage) => place_in(&bytes, &usage.to_bytes())?,
@@ -72,6 +73,7 @@ impl ChunkReader {
         let model = chunk.model().ok()?.map(Into::into);
         (is_plain && text.end <= usage.start).then_some(TextChunkTemplate {
             envelope: self.envelope,
+            response,
             text,
             usage,
             stream: stream_of(part),

@@ -39,7 +39,7 @@ pub const USAGE: &[&str] = &["usageMetadata", "usage_metadata"];
 pub struct ResponseDocument {
     /// Set until the chunk is parsed. The fields below are empty then, which agrees with a
     /// chunk that holds neither calls nor the end of a candidate.
-    text: Option<TextChunk>,
+    pub(super) text: Option<TextChunk>,
     pub(super) document: Document,
     pub(crate) candidates: Vec<CandidateDocument>,
     pub(super) envelope: Option<Box<Document>>,
@@ -178,26 +178,20 @@ impl ResponseDocument {
         self.envelope().is_some_and(Document::is_edited)
     }
 
-    /// Returns the bytes that it was read from; without envelope, unless it is text.
+    /// Returns the bytes that it was read from, without envelope.
     pub fn original_bytes(&self) -> Bytes {
         match &self.text {
-            Some(text) => text.original_bytes(),
+            Some(text) => text.response_in(&text.original_bytes()),
             None => self.document.original_bytes(),
-        }
-    }
-
-    /// Returns the bytes in the form of [`Self::original_bytes`], with the edits.
-    pub fn current_bytes(&self) -> Bytes {
-        match &self.text {
-            Some(text) => text.to_bytes(),
-            None => self.document.to_bytes(),
         }
     }
 
     /// Returns the response without envelope: the original bytes with the edits.
     pub fn to_bytes(&self) -> Bytes {
-        let parsed = self.to_parsed();
-        parsed.map_or_else(|_| Bytes::new(), |parsed| parsed.document.to_bytes())
+        match &self.text {
+            Some(text) => text.response_in(&text.to_bytes()),
+            None => self.document.to_bytes(),
+        }
     }
 
     /// Returns the response as the agent receives it. A synthetic one gets a new envelope.

@@ -63,12 +63,12 @@ impl ResponseDocument {
     }
 
     /// Returns the indexes of the candidates that have text.
-    pub fn spoken_candidates(&self) -> impl Iterator<Item = u64> {
+    pub fn candidates_with_text(&self) -> impl Iterator<Item = u64> {
         let has_text = |part: &Part| part.plain_text().is_some_and(|text| !text.is_empty());
-        let spoken = self.candidates.iter();
-        let spoken = spoken.filter(move |candidate| candidate.parts().iter().any(has_text));
+        let with_text = self.candidates.iter();
+        let with_text = with_text.filter(move |candidate| candidate.parts().iter().any(has_text));
         let text = self.is_text() && self.plain_texts().any(|text| !text.is_empty());
-        spoken
+        with_text
             .map(|candidate| candidate.index)
             .chain(text.then_some(0))
     }
@@ -80,9 +80,9 @@ impl ResponseDocument {
     }
 
     /// Appends a text for each withheld call, as a paragraph of its own behind other texts:
-    /// `spoken` are the indexes of the candidates that have any. Returns those of the candidates
+    /// `with_text` are the indexes of the candidates that have any. Returns those of the candidates
     /// with such calls. Used if the model cannot be asked again.
-    pub fn explain_withheld_calls(&mut self, spoken: &BTreeSet<u64>) -> Result<BTreeSet<u64>> {
+    pub fn explain_withheld_calls(&mut self, with_text: &BTreeSet<u64>) -> Result<BTreeSet<u64>> {
         let mut explained = BTreeSet::new();
         for candidate in &mut self.candidates {
             let withheld = std::mem::take(&mut candidate.withheld);
@@ -90,7 +90,7 @@ impl ResponseDocument {
                 continue;
             }
             let mut parts = candidate.parts().to_vec();
-            let mut follows_text = spoken.contains(&candidate.index);
+            let mut follows_text = with_text.contains(&candidate.index);
             for reason in withheld.iter().filter_map(|one| one.call.refusal.as_ref()) {
                 let separator = if follows_text { PARAGRAPH } else { "" };
                 let text = format!("{separator}{}", refusal_text(reason));
@@ -202,10 +202,10 @@ mod tests {
         let calls = document.proposed_calls().unwrap();
         let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
         assert_eq!(names, ["rm", "ls"]);
-        let explained = |spoken: &[u64]| {
+        let explained = |with_text: &[u64]| {
             let mut document = document.clone();
-            let spoken = spoken.iter().copied().collect();
-            document.explain_withheld_calls(&spoken).unwrap();
+            let with_text = with_text.iter().copied().collect();
+            document.explain_withheld_calls(&with_text).unwrap();
             String::from_utf8(document.to_bytes().to_vec()).unwrap()
         };
         let text = explained(&[1]);

@@ -19,6 +19,8 @@ pub struct TextChunkTemplate {
     /// The chunk in its envelope, as received.
     pub bytes: Bytes,
     pub envelope: ResponseEnvelope,
+    /// Place of the response in its envelope.
+    pub response: Range<usize>,
     /// Place of the text, with quotes.
     pub text: Range<usize>,
     /// Place of the token counts behind the text; an empty one at the end if there are none.
@@ -92,9 +94,16 @@ impl TextChunk {
         })
     }
 
-    /// Returns the bytes that it was read from.
+    /// Returns the bytes that it was read from, with its envelope.
     pub fn original_bytes(&self) -> Bytes {
         self.bytes.clone()
+    }
+
+    /// Returns the response in the original or the edited bytes of the chunk, without envelope.
+    pub fn response_in(&self, bytes: &Bytes) -> Bytes {
+        let place = &self.template.response;
+        let behind = self.template.bytes.len() - place.end;
+        bytes.slice(place.start..bytes.len() - behind)
     }
 
     pub fn envelope(&self) -> ResponseEnvelope {

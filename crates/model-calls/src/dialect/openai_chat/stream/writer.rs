@@ -338,7 +338,7 @@ impl WriteChunks for ChatChunkWriter {
         if self.has_failed || self.write_alike(out, chunk).is_some() {
             return Ok(());
         }
-        let after = Document::from_checked(chunk.current_bytes())?;
+        let after = Document::from_checked(chunk.to_bytes())?;
         let Some(wire) = chunk.original_events() else {
             return self.write_synthetic(out, &after, chunk.merged_end());
         };

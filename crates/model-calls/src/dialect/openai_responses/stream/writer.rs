@@ -329,7 +329,7 @@ impl WriteChunks for EventWriter {
         {
             return Ok(());
         }
-        let form = Document::from_checked(chunk.current_bytes())?;
+        let form = Document::from_checked(chunk.to_bytes())?;
         let view = ChunkView {
             is_edited: chunk.is_edited(),
             ..ChunkView::read(&form)?
