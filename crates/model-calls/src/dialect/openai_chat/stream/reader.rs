@@ -204,12 +204,11 @@ impl ChatChunkReader {
 
 impl ChoiceProgress {
     fn of(choice: &EventChoice) -> Self {
-        let is_text = |place: PartPlace| !matches!(place, PartPlace::Thought(_));
         if choice.finish_reason.is_some() {
             Self::Finished
         } else if choice.has_calls {
             Self::HasCalls
-        } else if choice.texts.iter().any(|(place, _)| is_text(*place)) {
+        } else if choice.texts.iter().any(|(place, _)| !place.is_thought()) {
             Self::HasText
         } else {
             Self::Begun

@@ -15,7 +15,7 @@ use crate::dialect::{
     openai_chat::{
         fields::{CHOICES, ERROR, parse},
         response::{
-            answer::REASONING_DETAILS,
+            answer::THOUGHT_DETAILS,
             answer_objects::visit_event,
             envelope::{new_usage, write_usage},
             synthetic::{SyntheticChoice, synthetic_choices, synthetic_envelope},
@@ -127,9 +127,10 @@ impl ChatChunkWriter {
     /// not sent yet.
     fn delays(&self, choice: &EventChoice) -> bool {
         let details = self.details.get(&choice.index);
-        let has_thoughts = thought_name(&choice.texts).is_some();
+        let mut lists = THOUGHT_DETAILS.iter();
         details.is_some_and(WaitingDetails::waits)
-            && (has_thoughts || choice.delta.has(REASONING_DETAILS))
+            && (thought_name(&choice.texts).is_some()
+                || lists.any(|list| choice.delta.has(&[list])))
     }
 
     /// Writes candidates that an event does not have: texts that policies held back.
