@@ -10,6 +10,9 @@ use crate::harness::{Answer, Upstream, hook, respond};
 
 const REDACT: &str = "policies: [{ policy: redact, detect: [email] }]\n";
 
+/// Calls of a stream, as (name, arguments).
+type Calls = Vec<(String, String)>;
+
 /// An event that ends the first choice.
 fn end(reason: &str) -> Value {
     let mut end = event(&json!({}));
@@ -22,6 +25,38 @@ async fn stream(config: &str, sent: &[Value]) -> Answer {
     let upstream = upstream_sending(sent).await;
     let gate = gateway(&upstream, config).await;
     ask(&gate, Form::Stream, &chat("hi")).await
+}
+
+/// The calls of an answer, of which each piece has an index.
+#[track_caller]
+fn calls(answer: &Answer) -> Calls {
+    let mut calls = Calls::new();
+    for choice in choices(Form::Stream, answer) {
+        for piece in choice["delta"]["tool_calls"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            let index = piece["index"].as_u64().unwrap() as usize;
+            let of_function = |field: &str| piece["function"][field].as_str().unwrap_or_default();
+            if calls.len() == index {
+                calls.push(Default::default());
+            }
+            calls[index].0 += of_function("name");
+            calls[index].1 += of_function("arguments");
+        }
+    }
+    calls
+}
+
+/// An event with pieces of calls.
+fn call_event(pieces: &Value) -> Value {
+    event(&json!({ "tool_calls": pieces }))
+}
+
+fn call_piece(name: &str, arguments: &str) -> Value {
+    json!({ "index": 0, "type": "function",
+        "function": { "name": name, "arguments": arguments } })
 }
 
 #[tokio::test]
@@ -109,4 +144,134 @@ async fn thoughts_are_masked_across_pieces_whatever_their_name() {
         let thoughts: String = thoughts.filter_map(Value::as_str).collect();
         assert_eq!(thoughts, "mail [REDACTED:email]", "{name}");
     }
+}
+
+/// A piece of a thought with copies, as LiteLLM sends it.
+fn thought_with_copies(text: &str, signature: Option<&str>) -> Value {
+    let blocks = json!([{ "type": "thinking", "thinking": text, "signature": signature }]);
+    event(
+        &json!({ "reasoning_content": text, "thinking_blocks": blocks,
+        "provider_specific_fields": { "thinking_blocks": blocks } }),
+    )
+}
+
+#[tokio::test]
+async fn copies_of_thoughts_are_masked_across_pieces() {
+    let sent = [
+        thought_with_copies("mail a@", None),
+        thought_with_copies("example.com", None),
+        thought_with_copies("", Some("s")),
+        event(&json!({ "content": "done" })),
+        end("stop"),
+    ];
+    for mode in ["", "after_model: buffered\n"] {
+        let answer = stream(&format!("{REDACT}{mode}"), &sent).await;
+
+        let sent = answer.text();
+        assert!(
+            !sent.contains("a@") && !sent.contains("example.com"),
+            "{sent}"
+        );
+        assert!(sent.contains("[REDACTED:email]"), "{sent}");
+        assert_eq!(text(Form::Stream, &answer), "done");
+    }
+}
+
+#[tokio::test]
+async fn copies_of_thoughts_are_sent_with_their_signatures() {
+    let sent = [
+        thought_with_copies("mail a@", None),
+        thought_with_copies(" b", None),
+        thought_with_copies("", Some("s")),
+        event(&json!({ "content": "done" })),
+        end("stop"),
+    ];
+    let answer = stream(REDACT, &sent).await;
+
+    let choices = choices(Form::Stream, &answer);
+    let blocks = choices
+        .iter()
+        .map(|choice| &choice["delta"]["thinking_blocks"]);
+    let blocks: Vec<&Value> = blocks.filter_map(Value::as_array).flatten().collect();
+    let texts: String = blocks
+        .iter()
+        .filter_map(|block| block["thinking"].as_str())
+        .collect();
+    assert_eq!(texts, "mail a@ b", "{}", answer.text());
+    assert!(
+        blocks.iter().any(|block| block["signature"] == "s"),
+        "{blocks:?}"
+    );
+}
+
+/// A whole answer that repeats a stream in front of it, as MiniMax sends it.
+fn repetition(message: &Value, reason: &str) -> Value {
+    json!({ "id": "1", "object": "chat.completion", "model": "m",
+        "choices": [{ "index": 0, "message": message, "finish_reason": reason }],
+        "usage": { "prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12 } })
+}
+
+#[tokio::test]
+async fn a_whole_message_behind_its_pieces_is_not_sent_again() {
+    let message = json!({ "role": "assistant", "content": "Hello world" });
+    let pieces = [
+        event(&json!({ "content": "Hello " })),
+        event(&json!({ "content": "world" })),
+    ];
+    let hooks = hook::config(&[("AfterAgent", hook::printing("agent", &json!({})))]);
+    for ends_before in [true, false] {
+        let mut sent = pieces.to_vec();
+        sent.extend(ends_before.then(|| end("stop")));
+        sent.push(repetition(&message, "stop"));
+        let upstream = upstream_sending(&sent).await;
+        let gate = gateway(&upstream, &format!("{hooks}{REDACT}")).await;
+
+        let answer = ask(&gate, Form::Stream, &chat("hi")).await;
+
+        assert_eq!(
+            text(Form::Stream, &answer),
+            "Hello world",
+            "{}",
+            answer.text()
+        );
+        assert_eq!(gate.json("agent.json")["prompt_response"], "Hello world");
+        let events = events(&answer);
+        let last = events.last().unwrap();
+        assert_eq!(last["choices"][0]["finish_reason"], "stop", "{last}");
+        assert_eq!(last["usage"]["total_tokens"], 12, "{last}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_not_repeated_by_a_whole_message_behind_it() {
+    let mut call = call_piece("rm", "{}");
+    call["id"] = "c".into();
+    let message = json!({ "role": "assistant", "content": "", "tool_calls": [call] });
+    let sent = [
+        call_event(&json!([call])),
+        end("tool_calls"),
+        repetition(&message, "tool_calls"),
+    ];
+    let answer = stream(REDACT, &sent).await;
+    assert_eq!(calls(&answer), [("rm".to_owned(), "{}".to_owned())]);
+}
+
+#[tokio::test]
+async fn a_message_beside_each_delta_is_not_sent() {
+    let piece = |text: &str, message: &str, reason: Value| {
+        let mut piece = event(&json!({ "role": "assistant", "content": text }));
+        piece["choices"][0]["message"] = json!({ "role": "assistant", "content": message });
+        piece["choices"][0]["finish_reason"] = reason;
+        piece
+    };
+    let sent = [
+        piece("mail a@", "mail a@", Value::Null),
+        piece("example.com", "mail a@example.com", Value::Null),
+        piece("", "mail a@example.com", "stop".into()),
+    ];
+    let answer = stream(REDACT, &sent).await;
+
+    assert_eq!(text(Form::Stream, &answer), "mail [REDACTED:email]");
+    assert_eq!(finish_reason(Form::Stream, &answer), "stop");
+    assert!(!answer.text().contains("message"), "{}", answer.text());
 }

@@ -22,7 +22,7 @@ use crate::dialect::{
         },
         stream::{
             delta_edit::write_delta,
-            event::{DONE, EventChoice, is_blank_choice, is_usage, read_choices},
+            event::{CHUNK_OBJECT, DONE, EventChoice, is_blank_choice, is_usage, read_choices},
             event_writer::ChatEventWriter,
             last_chunk::{ChunkEdit, LastChoice, candidates, last_chunk, thought_name},
             waiting_details::WaitingDetails,
@@ -30,9 +30,6 @@ use crate::dialect::{
     },
     sse_event::write_plain_event,
 };
-
-/// Object type of the events of a stream.
-const CHUNK_OBJECT: &str = "chat.completion.chunk";
 
 /// Bytes of details that wait for their thoughts.
 const MAX_WAITING_BYTES: usize = 16 * 1024 * 1024;
