@@ -275,3 +275,29 @@ async fn a_message_beside_each_delta_is_not_sent() {
     assert_eq!(finish_reason(Form::Stream, &answer), "stop");
     assert!(!answer.text().contains("message"), "{}", answer.text());
 }
+
+#[tokio::test]
+async fn arguments_of_a_whole_answer_may_be_an_object() {
+    let function = json!({ "name": "send", "arguments": { "to": "a@example.com" } });
+    let call = json!({ "id": "0", "type": "function", "function": function });
+    let message = json!({ "role": "assistant", "tool_calls": [call] });
+    let body =
+        json!({ "choices": [{ "index": 0, "message": message, "finish_reason": "tool_calls" }] });
+    let body = body.to_string();
+    let upstream = Upstream::with(move |_| respond(200, "application/json", body.clone())).await;
+    let hooks = hook::config(&[("BeforeTool", hook::printing("tool", &json!({})))]);
+    let redact = "policies: [{ policy: redact, detect: [email], on: [tool_calls] }]\n";
+    let gate = gateway(&upstream, &format!("{hooks}{redact}")).await;
+
+    let answer = ask(&gate, Form::Whole, &chat("hi")).await;
+
+    let call = &answer.json()["choices"][0]["message"]["tool_calls"][0];
+    assert_eq!(
+        call["function"]["arguments"],
+        r#"{"to":"[REDACTED:email]"}"#
+    );
+    assert_eq!(
+        gate.json("tool.json")["tool_input"]["to"],
+        "[REDACTED:email]"
+    );
+}
