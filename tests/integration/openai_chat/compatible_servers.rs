@@ -277,6 +277,65 @@ async fn a_message_beside_each_delta_is_not_sent() {
 }
 
 #[tokio::test]
+async fn calls_without_ids_stay_separate() {
+    let with_empty_id = |name: &str, arguments: &str| {
+        let mut piece = call_piece(name, arguments);
+        piece["id"] = "".into();
+        piece
+    };
+    let without_index = |name: &str, arguments: &str| {
+        let mut piece = call_piece(name, arguments);
+        piece.as_object_mut().unwrap().remove("index");
+        piece
+    };
+    let (one, other) = (r#"{"p":0}"#, r#"{"p":1}"#);
+    let separate = |pieces: [Value; 2]| pieces.map(|piece| call_event(&json!([piece]))).to_vec();
+    let together = |pieces: [Value; 2]| vec![call_event(&json!(pieces))];
+    for (sent, second) in [
+        (
+            separate([call_piece("read", one), call_piece("write", other)]),
+            "write",
+        ),
+        (
+            separate([call_piece("read", one), call_piece("read", other)]),
+            "read",
+        ),
+        (
+            together([without_index("read", one), without_index("write", other)]),
+            "write",
+        ),
+        (
+            together([without_index("read", one), without_index("read", other)]),
+            "read",
+        ),
+        (
+            separate([with_empty_id("read", one), with_empty_id("read", other)]),
+            "read",
+        ),
+    ] {
+        let sent = [sent, vec![end("tool_calls")]].concat();
+        let answer = stream(REDACT, &sent).await;
+
+        let expected = [("read", one), (second, other)];
+        let expected = expected.map(|(name, arguments)| (name.to_owned(), arguments.to_owned()));
+        assert_eq!(calls(&answer), expected, "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_name_continues_a_call() {
+    for pieces in [["{\"p\":", "0}"], ["{\"p\":0}", ""]] {
+        let pieces = pieces.map(|arguments| call_event(&json!([call_piece("read", arguments)])));
+        let sent = [&pieces[..], &[end("tool_calls")]].concat();
+        let answer = stream(REDACT, &sent).await;
+        assert_eq!(
+            calls(&answer),
+            [("read".to_owned(), "{\"p\":0}".to_owned())]
+        );
+    }
+}
+
+#[tokio::test]
 async fn arguments_of_a_whole_answer_may_be_an_object() {
     let function = json!({ "name": "send", "arguments": { "to": "a@example.com" } });
     let call = json!({ "id": "0", "type": "function", "function": function });
