@@ -20,6 +20,16 @@ fn end(reason: &str) -> Value {
     end
 }
 
+/// A stream with a text.
+fn greeting() -> String {
+    let events = [
+        event(&json!({ "role": "assistant", "content": "hi" })),
+        end("stop"),
+    ];
+    let events = events.map(|event| format!("data: {event}\n\n"));
+    events.concat() + "data: [DONE]\n\n"
+}
+
 /// Asks for a stream of which the model API sends these events.
 async fn stream(config: &str, sent: &[Value]) -> Answer {
     let upstream = upstream_sending(sent).await;
@@ -333,6 +343,17 @@ async fn a_repeated_name_continues_a_call() {
             [("read".to_owned(), "{\"p\":0}".to_owned())]
         );
     }
+}
+
+#[tokio::test]
+async fn an_event_with_empty_data_is_left_out() {
+    let body = format!("data:\n\n: ping\n\nevent: ping\ndata: \n\n{}", greeting());
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", body.clone())).await;
+    let gate = gateway(&upstream, REDACT).await;
+
+    let answer = ask(&gate, Form::Stream, &chat("hi")).await;
+
+    assert_eq!(text(Form::Stream, &answer), "hi");
 }
 
 #[tokio::test]
