@@ -381,3 +381,19 @@ async fn arguments_of_a_whole_answer_may_be_an_object() {
         "[REDACTED:email]"
     );
 }
+
+#[tokio::test]
+async fn a_stream_is_read_without_the_content_type_of_one() {
+    for media_type in [None, Some("application/json")] {
+        let upstream = Upstream::with(move |_| match media_type {
+            Some(media_type) => respond(200, media_type, greeting()),
+            None => Response::new(Body::from(greeting())),
+        })
+        .await;
+        let gate = gateway(&upstream, REDACT).await;
+
+        let answer = ask(&gate, Form::Stream, &chat("hi")).await;
+
+        assert_eq!(text(Form::Stream, &answer), "hi", "{media_type:?}");
+    }
+}
