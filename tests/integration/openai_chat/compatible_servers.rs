@@ -397,3 +397,18 @@ async fn a_stream_is_read_without_the_content_type_of_one() {
         assert_eq!(text(Form::Stream, &answer), "hi", "{media_type:?}");
     }
 }
+
+#[tokio::test]
+async fn a_whole_answer_in_place_of_a_stream_keeps_the_details_of_its_token_counts() {
+    let mut body = repetition(&json!({ "role": "assistant", "content": "hi" }), "stop");
+    body["usage"]["prompt_tokens_details"] = json!({ "cached_tokens": 3 });
+    body["usage"]["cost"] = 0.5.into();
+    let usage = body["usage"].clone();
+    let body = body.to_string();
+    let upstream = Upstream::with(move |_| respond(200, "application/json", body.clone())).await;
+    let gate = gateway(&upstream, REDACT).await;
+
+    let answer = ask(&gate, Form::Stream, &chat("hi")).await;
+
+    assert_eq!(events(&answer).last().unwrap()["usage"], usage);
+}

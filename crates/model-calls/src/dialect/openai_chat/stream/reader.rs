@@ -286,7 +286,15 @@ impl ReadChunks for ChatChunkReader {
         if let Some(chunk) = self.read_alike(&data) {
             return Ok(Some(chunk));
         }
-        self.read_event(data)?.map(to_document).transpose()
+        let chunk = self.read_event(data.clone())?;
+        let chunk = chunk.map(|(form, events)| {
+            if events.is_empty() {
+                ResponseDocument::from_whole(&form, data)
+            } else {
+                ResponseDocument::from_form(&form, events)
+            }
+        });
+        chunk.transpose()
     }
 
     /// Ends the texts without a finish reason, which some servers do not send. Calls need one: their
@@ -307,13 +315,8 @@ impl ReadChunks for ChatChunkReader {
     }
 
     fn finish(&mut self) -> Result<Option<ResponseDocument>> {
-        self.finish_events()?.map(to_document).transpose()
+        let chunk = self.finish_events()?;
+        let chunk = chunk.map(|(form, events)| ResponseDocument::from_form(&form, events));
+        chunk.transpose()
     }
-}
-
-fn to_document((form, events): ReadChunk) -> Result<ResponseDocument> {
-    if events.is_empty() {
-        return ResponseDocument::parse(form.to_string().into());
-    }
-    ResponseDocument::from_form(&form, events)
 }
