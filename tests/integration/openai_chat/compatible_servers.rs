@@ -47,10 +47,10 @@ fn calls(answer: &Answer) -> Calls {
             .into_iter()
             .flatten()
         {
-            let index = piece["index"].as_u64().unwrap() as usize;
+            let index = usize::try_from(piece["index"].as_u64().unwrap()).unwrap();
             let of_function = |field: &str| piece["function"][field].as_str().unwrap_or_default();
             if calls.len() == index {
-                calls.push(Default::default());
+                calls.push((String::new(), String::new()));
             }
             calls[index].0 += of_function("name");
             calls[index].1 += of_function("arguments");
