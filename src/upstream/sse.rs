@@ -20,7 +20,8 @@ pub enum SseError {
     UnknownField,
 }
 
-/// Reads the `data` of events from bytes that may be cut anywhere.
+/// Reads the `data` of events from bytes that may be cut anywhere. Events with empty data are left
+/// out: some servers keep a connection open with them.
 ///
 /// Accepts CRLF, LF and CR, comments, other fields, data over several lines and a
 /// leading byte order mark (WHATWG HTML, section 9.2).
@@ -76,7 +77,12 @@ impl SseReader {
     /// Returns the data of a last event without a blank line after it.
     pub fn finish(mut self) -> Result<Option<Bytes>, SseError> {
         let last = self.finish_line(&[])?;
-        Ok(last.or_else(|| self.data.take().map(Bytes::from)))
+        Ok(last.or_else(|| self.take_data()))
+    }
+
+    fn take_data(&mut self) -> Option<Bytes> {
+        let data = self.data.take().filter(|data| !data.is_empty());
+        data.map(Bytes::from)
     }
 
     fn check_limit(&self, piece: &[u8]) -> Result<(), SseError> {
@@ -101,7 +107,7 @@ impl SseReader {
             line = line.strip_prefix(BOM).unwrap_or(line);
         }
         if line.is_empty() {
-            return Ok(self.data.take().map(Bytes::from));
+            return Ok(self.take_data());
         }
         let colon = memchr(b':', line).unwrap_or(line.len());
         let (field, value) = line.split_at_checked(colon).unwrap_or_default();
@@ -152,7 +158,9 @@ mod tests {
     fn read_by_crate(bytes: &[u8]) -> Vec<String> {
         let bytes = stream::iter([Ok::<_, Infallible>(bytes.to_vec())]);
         let events = bytes.eventsource().map(|event| event.unwrap().data);
-        events.collect::<Vec<_>>().now_or_never().unwrap()
+        let mut events: Vec<String> = events.collect().now_or_never().unwrap();
+        events.retain(|data| !data.is_empty());
+        events
     }
 
     #[test]
@@ -169,6 +177,7 @@ mod tests {
         }
         assert_eq!(read(&[b"data: a\ndata: b\ndata\n\n"]), ["a\nb\n"]);
         assert_eq!(read(&[b"event: a\n\n: data: b\n\n"]), [""; 0]);
+        assert_eq!(read(&[b"data:\n\nevent: ping\ndata: \n\ndata"]), [""; 0]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod ambiguity;
 mod answers;
+mod compatible_servers;
 mod requests;
 mod sessions;
 mod stream_errors;
@@ -120,4 +121,19 @@ async fn upstream_streaming(pieces: &[&str]) -> Upstream {
         respond(200, "text/event-stream", stream)
     })
     .await
+}
+
+/// An upstream that streams these events, and ends with `[DONE]`.
+async fn upstream_sending(events: &[Value]) -> Upstream {
+    let events = events.iter().map(ToString::to_string);
+    let events = events.chain(["[DONE]".to_owned()]);
+    let events: Vec<String> = events.map(|data| format!("data: {data}\n\n")).collect();
+    let stream = events.concat();
+    Upstream::with(move |_| respond(200, "text/event-stream", stream.clone())).await
+}
+
+/// An event with one choice.
+fn event(delta: &Value) -> Value {
+    let choice = json!({ "index": 0, "delta": delta, "finish_reason": null });
+    json!({ "id": "1", "object": "chat.completion.chunk", "model": "m", "choices": [choice] })
 }

@@ -1,26 +1,11 @@
 //! Errors of the model API in a stream, which end it.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Form, ask, chat, gateway};
-use crate::harness::{Upstream, hook, respond};
+use super::{Form, ask, chat, event, gateway, upstream_sending};
+use crate::harness::hook;
 
 const SECRET: &str = "AKIAIOSFODNN7EXAMPLE";
-
-/// An upstream that streams these events, and ends with `[DONE]`.
-async fn upstream_sending(events: &[Value]) -> Upstream {
-    let events = events.iter().map(ToString::to_string);
-    let events = events.chain(["[DONE]".to_owned()]);
-    let events: Vec<String> = events.map(|data| format!("data: {data}\n\n")).collect();
-    let stream = events.concat();
-    Upstream::with(move |_| respond(200, "text/event-stream", stream.clone())).await
-}
-
-/// An event with one choice.
-fn event(delta: &Value) -> Value {
-    let choice = json!({ "index": 0, "delta": delta, "finish_reason": null });
-    json!({ "id": "1", "object": "chat.completion.chunk", "model": "m", "choices": [choice] })
-}
 
 #[tokio::test]
 async fn a_masked_error_is_sent_and_ends_the_stream() {

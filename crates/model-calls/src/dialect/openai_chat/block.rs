@@ -1,14 +1,19 @@
 //! Blocks of a message's content: texts, media and others.
 
+use std::iter;
+
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::{Document, refuse_pair, to_value},
+    document::{Document, first_byte, refuse_pair, to_value},
     error::{Result, field_error},
     openai::media::{medium, read_audio},
-    openai_chat::fields::{TEXT, TYPE},
+    openai_chat::fields::{TEXT, THINKING, TYPE},
 };
+
+/// Name of thoughts that are blocks of the content.
+pub const THOUGHT_BLOCK: &str = "thinking";
 
 const IMAGE_URL: &[&str] = &["image_url"];
 const FILE: &[&str] = &["file"];
@@ -61,7 +66,70 @@ pub fn block_text(block: &Document) -> Result<Option<String>> {
 
 /// Returns the JSON of a new block with a text.
 pub fn text_block(text: &str) -> Bytes {
-    json!({ "type": "text", "text": text }).to_string().into()
+    new_text_block(text).to_string().into()
+}
+
+fn new_text_block(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+/// Returns the thought of a block that is one, as Mistral's models send it.
+///
+/// # Errors
+///
+/// Fails for wrong types, since hooks could not see the text.
+pub fn block_thought(block: &Document) -> Result<Option<String>> {
+    if block.string(TYPE)?.as_deref() != Some(THOUGHT_BLOCK) {
+        return Ok(None);
+    }
+    if !is_list_of_texts(block)? {
+        return block.string(THINKING);
+    }
+    let mut thought = String::new();
+    for piece in block.children(THINKING)?.unwrap_or_default() {
+        thought.extend(piece.string(TEXT)?);
+    }
+    Ok(Some(thought))
+}
+
+/// Returns whether the thought of a block is a list of texts, and not a string.
+pub fn is_list_of_texts(block: &Document) -> Result<bool> {
+    Ok(first_byte(block, THINKING)? == Some(b'['))
+}
+
+/// Returns the fields of a delta with a thought of this name, and a text.
+pub fn text_fields(name: &str, thought: &str, text: &str) -> Map<String, Value> {
+    let mut fields = Map::new();
+    if name == THOUGHT_BLOCK && !thought.is_empty() {
+        let thought = json!({ "type": THOUGHT_BLOCK, "thinking": [new_text_block(thought)] });
+        let text = (!text.is_empty()).then(|| new_text_block(text));
+        fields.insert(
+            "content".to_owned(),
+            iter::once(thought).chain(text).collect(),
+        );
+        return fields;
+    }
+    for (field, text) in [(name, thought), ("content", text)] {
+        if !text.is_empty() {
+            fields.insert(field.to_owned(), text.into());
+        }
+    }
+    fields
+}
+
+/// Returns the JSON of a block that is a thought with the edits of its part.
+pub fn rewrite_thought(block: &Document, before: &Document, after: &Document) -> Result<Bytes> {
+    let text = after.string(TEXT)?.unwrap_or_default();
+    let mut block = block.clone();
+    if before.string(TEXT)?.as_ref() != Some(&text) {
+        let thought = if is_list_of_texts(&block)? {
+            json!([new_text_block(&text)])
+        } else {
+            text.into()
+        };
+        block.set(THINKING, &thought)?;
+    }
+    Ok(block.to_bytes())
 }
 
 /// Returns the JSON of a block with the edits of its part.

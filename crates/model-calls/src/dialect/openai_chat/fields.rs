@@ -44,6 +44,8 @@ pub const PARALLEL_TOOL_CALLS: &[&str] = &["parallel_tool_calls"];
 pub const REFUSAL: &[&str] = &["refusal"];
 pub const ROLE: &[&str] = &["role"];
 pub const TEXT: &[&str] = &["text"];
+/// Thought of a block that is one.
+pub const THINKING: &[&str] = &["thinking"];
 pub const TOOL_CALL_ID: &[&str] = &["tool_call_id"];
 pub const TOOL_CALLS: &[&str] = &["tool_calls"];
 pub const TOOL_CHOICE: &[&str] = &["tool_choice"];

@@ -8,7 +8,7 @@ use crate::dialect::{
     document::{Document, write_array},
     error::Result,
     openai_chat::{
-        block::{rewrite_block, text_block},
+        block::{rewrite_block, rewrite_thought, text_block},
         fields::{FUNCTION_CALL, TEXT, TOOL_CALLS},
         tool_call::{read_call, read_function_call, rewrite_call, rewrite_function_call},
     },
@@ -23,6 +23,8 @@ pub enum PartPlace {
     Text,
     /// An element of the content.
     Block(usize),
+    /// A thought that is an element of the content.
+    ThoughtBlock(usize),
     Refusal,
     /// An element of `tool_calls`.
     Call(usize),
@@ -30,6 +32,12 @@ pub enum PartPlace {
     FunctionCall,
     /// The whole message of a tool.
     Result,
+}
+
+impl PartPlace {
+    pub const fn is_thought(self) -> bool {
+        matches!(self, Self::Thought(_) | Self::ThoughtBlock(_))
+    }
 }
 
 /// A part of the content form, and its position in the message.
@@ -95,6 +103,11 @@ impl<'a> EditedParts<'a> {
                 Some((PartPlace::Block(index), before)) => {
                     if let Some(block) = known.get(*index) {
                         written.push(rewrite_block(block, before, part)?);
+                    }
+                }
+                Some((PartPlace::ThoughtBlock(index), before)) => {
+                    if let Some(block) = known.get(*index) {
+                        written.push(rewrite_thought(block, before, part)?);
                     }
                 }
                 None if is_text(part)? => {

@@ -1,6 +1,7 @@
 //! Streams: events read as chunks of the content form, and chunks written as events.
 
 mod call_collector;
+mod copies;
 mod delta_edit;
 mod event;
 mod event_writer;

@@ -93,10 +93,22 @@ pub fn read_function_call(call: &Document) -> Result<Value> {
 fn read_function(function: &Document, fields: &mut Map<String, Value>) -> Result<()> {
     let name = function.string(NAME)?.unwrap_or_default();
     fields.insert("name".to_owned(), name.into());
-    let arguments = function.string(ARGUMENTS)?;
+    let arguments = function_arguments(function)?;
     let arguments = arguments.as_deref().and_then(read_arguments);
     add_field(fields, "args", arguments);
     Ok(())
+}
+
+/// Returns the arguments of a function, which are JSON in a string. TGI sends the object itself.
+///
+/// # Errors
+///
+/// Fails for other types.
+pub fn function_arguments(function: &Document) -> Result<Option<String>> {
+    match function.get(ARGUMENTS)? {
+        Some(object @ Value::Object(_)) => Ok(Some(object.to_string())),
+        _ => function.string(ARGUMENTS),
+    }
 }
 
 /// Returns the fields of a call that hookgate does not interpret.
@@ -150,7 +162,7 @@ pub fn rewrite_function_call(call: &mut Document, after: &Document) -> Result<()
         return Ok(());
     };
     let args = edited.get(&["args"])?;
-    let known = call.string(ARGUMENTS)?;
+    let known = function_arguments(call)?;
     if known.as_deref().and_then(read_arguments) != args {
         call.set(ARGUMENTS, &write_arguments(args))?;
     }

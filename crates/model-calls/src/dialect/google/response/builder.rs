@@ -47,6 +47,17 @@ impl ResponseDocument {
         Ok(document)
     }
 
+    /// Creates a chunk in the content form, which was read from a whole body and is written anew.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `form` is not in the content form.
+    pub fn from_whole(form: &Value, body: Bytes) -> Result<Self> {
+        let mut document = Self::parse(form.to_string().into())?;
+        document.merged_end = Some(vec![body]);
+        Ok(document)
+    }
+
     /// Creates a response from merged chunks, in the envelope of the chunks.
     ///
     /// # Errors

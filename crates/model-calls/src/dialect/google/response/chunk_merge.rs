@@ -54,7 +54,8 @@ impl MergedChunks {
         let mut end = Vec::new();
         for mut chunk in chunks {
             let chunk = chunk.make_parsed()?;
-            end = chunk.wire.take().unwrap_or_default();
+            let chunk_end = chunk.wire.take().or_else(|| chunk.merged_end.take());
+            end = chunk_end.unwrap_or_default();
             labels.append(&mut take_labels(&mut chunk.document)?);
             for candidate in std::mem::take(&mut chunk.candidates) {
                 match candidates.entry(candidate.index) {

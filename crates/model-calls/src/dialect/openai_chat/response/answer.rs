@@ -8,16 +8,16 @@ use crate::dialect::{
     error::{DialectError, Result},
     google::is_thought,
     openai_chat::{
-        block::read_block,
-        fields::{CONTENT, FUNCTION_CALL, PARAGRAPH, REFUSAL, TEXT, TOOL_CALLS},
+        block::{block_thought, read_block},
+        fields::{CONTENT, FUNCTION_CALL, PARAGRAPH, REFUSAL, TEXT, THINKING, TOOL_CALLS},
         message_parts::{EditedPart, EditedParts, PartPlace, PlacedPart, are_same, read_calls},
     },
 };
 
-/// Names of the model's thoughts; some servers send a text under both.
-const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
-/// The same thoughts again, with signatures.
-pub const REASONING_DETAILS: &[&str] = &["reasoning_details"];
+/// Names of the model's thoughts; some servers send a text under several.
+const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
+/// Lists with the same thoughts again, and their signatures.
+pub const THOUGHT_DETAILS: [&str; 2] = ["reasoning_details", "thinking_blocks"];
 
 /// Fields of a message that hold no text, or are edited otherwise.
 const ANSWER_FIELDS: &[&str] = &[
@@ -28,8 +28,10 @@ const ANSWER_FIELDS: &[&str] = &[
     "reasoning",
     "reasoning_content",
     "reasoning_details",
+    "reasoning_text",
     "refusal",
     "role",
+    "thinking_blocks",
     "tool_calls",
 ];
 
@@ -46,7 +48,13 @@ pub fn read_texts(message: &Document) -> Result<Vec<PlacedPart>> {
     }
     if first_byte(message, CONTENT)? == Some(b'[') {
         for (index, block) in message.children(CONTENT)?.iter().flatten().enumerate() {
-            parts.push((PartPlace::Block(index), read_block(block)?));
+            parts.push(match block_thought(block)? {
+                Some(thought) => {
+                    let part = json!({ "text": thought, "thought": true });
+                    (PartPlace::ThoughtBlock(index), part)
+                }
+                None => (PartPlace::Block(index), read_block(block)?),
+            });
         }
     } else if let Some(text) = read_string(message, CONTENT)? {
         parts.push((PartPlace::Text, json!({ "text": text })));
@@ -104,16 +112,21 @@ fn read_thought(message: &Document) -> Result<Option<(&'static str, String)>> {
     if thought.is_some() {
         return Ok(thought);
     }
-    let text = read_details(message)?;
-    let [_, name] = REASONING;
-    Ok((!text.is_empty()).then_some((name, text)))
+    let names = ["reasoning", "reasoning_content"];
+    for (list, name) in THOUGHT_DETAILS.into_iter().zip(names) {
+        let text = read_details(message, list)?;
+        if !text.is_empty() {
+            return Ok(Some((name, text)));
+        }
+    }
+    Ok(None)
 }
 
 /// Returns the text in the details of a thought.
-fn read_details(message: &Document) -> Result<String> {
+fn read_details(message: &Document, list: &str) -> Result<String> {
     let mut text = String::new();
-    for detail in message.children(REASONING_DETAILS)?.unwrap_or_default() {
-        for field in [TEXT, &["summary"]] {
+    for detail in message.children(&[list])?.unwrap_or_default() {
+        for field in [TEXT, &["summary"], THINKING] {
             text.extend(detail.string(field)?);
         }
     }
@@ -124,18 +137,19 @@ fn read_details(message: &Document) -> Result<String> {
 /// thoughts that hold another text are not among them.
 pub fn known_fields(message: &Document) -> Result<Vec<&'static str>> {
     let thought = read_thought(message)?.map(|(_, text)| text);
-    let [_, second] = REASONING;
-    let copy = read_string(message, &[second])?.unwrap_or_default();
-    let details = read_details(message)?;
-    let audio = message.child(&["audio"])?;
     let is_other = |text: &str| !text.is_empty() && Some(text) != thought.as_deref();
     let mut known = ANSWER_FIELDS.to_vec();
-    known.retain(|field| match *field {
-        "reasoning" => !is_other(&copy),
-        "reasoning_details" => !is_other(&details),
-        "audio" => audio.as_ref().is_none_or(is_sound),
-        _ => true,
-    });
+    for name in REASONING {
+        let copy = read_string(message, &[name])?.unwrap_or_default();
+        known.retain(|field| *field != name || !is_other(&copy));
+    }
+    for list in THOUGHT_DETAILS {
+        let copy = read_details(message, list)?;
+        known.retain(|field| *field != list || !is_other(&copy));
+    }
+    let audio = message.child(&["audio"])?;
+    let has_sound = audio.as_ref().is_none_or(is_sound);
+    known.retain(|field| *field != "audio" || has_sound);
     Ok(known)
 }
 
@@ -189,10 +203,14 @@ impl EditedParts<'_> {
 
     /// Returns the thoughts, new ones included.
     pub fn thought(&self) -> Result<String> {
+        self.thought_of(|_| true)
+    }
+
+    fn thought_of(&self, is_included: impl Fn(&EditedPart<'_>) -> bool) -> Result<String> {
         let mut thought = String::new();
-        for EditedPart { part, .. } in &self.parts {
-            if is_thought(part)? {
-                thought.extend(part.string(TEXT)?);
+        for edited in self.parts.iter().filter(|edited| is_included(edited)) {
+            if is_thought(edited.part)? {
+                thought.extend(edited.part.string(TEXT)?);
             }
         }
         Ok(thought)
@@ -211,7 +229,8 @@ impl EditedParts<'_> {
 
     fn write_thought(&self, message: &mut Document, name: Option<&str>) -> Result<bool> {
         let known = read_thought(message)?;
-        let thought = self.thought()?;
+        let is_block = |place: PartPlace| matches!(place, PartPlace::ThoughtBlock(_));
+        let thought = self.thought_of(|part| !part.place().is_some_and(is_block))?;
         if known.as_ref().map_or("", |(_, text)| text) == thought {
             return Ok(false);
         }
@@ -221,9 +240,12 @@ impl EditedParts<'_> {
             }
         }
         let known = known.map(|(name, _)| name);
-        let name = known.or(name).unwrap_or("reasoning_content");
+        let name = known.or(name.filter(|name| REASONING.contains(name)));
+        let name = name.unwrap_or("reasoning_content");
         message.set(&[name], &thought.into())?;
-        message.remove(REASONING_DETAILS)?;
+        for list in THOUGHT_DETAILS {
+            message.remove(&[list])?;
+        }
         Ok(true)
     }
 

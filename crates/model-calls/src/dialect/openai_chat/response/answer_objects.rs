@@ -6,12 +6,12 @@ use crate::dialect::{
     error::Result,
     openai::usage::COUNT_DETAILS,
     openai_chat::{
-        block::{block_text, read_medium},
+        block::{block_text, block_thought, is_list_of_texts, read_medium},
         fields::{
-            CHOICES, CONTENT, CUSTOM, DELTA, FUNCTION, FUNCTION_CALL, MESSAGE, TOOL_CALLS, TYPE,
-            USAGE,
+            CHOICES, CONTENT, CUSTOM, DELTA, FUNCTION, FUNCTION_CALL, MESSAGE, THINKING,
+            TOOL_CALLS, TYPE, USAGE,
         },
-        response::answer::{REASONING_DETAILS, known_fields},
+        response::answer::{THOUGHT_DETAILS, known_fields},
     },
 };
 
@@ -41,6 +41,7 @@ pub const DETAIL_FIELDS: &[&str] = &[
     "signature",
     "summary",
     "text",
+    "thinking",
     "type",
 ];
 
@@ -84,6 +85,9 @@ fn visit_choices(
 ) -> Result<()> {
     answer.edit_children(CHOICES, |choice| {
         choice.edit_child(message, |message| {
+            if is_list(message, CONTENT)? {
+                message.edit_children(CONTENT, |block| visit_thought(block, act))?;
+            }
             let known = known_fields(message)?;
             visit_message(message, &known, act)
         })?;
@@ -128,8 +132,10 @@ pub fn visit_message(message: &mut Document, known: &[&str], act: ActOnObject<'_
     }
     message.edit_children(TOOL_CALLS, |call| visit_call(call, act))?;
     message.edit_child(FUNCTION_CALL, |call| act(call, &["arguments", "name"]))?;
-    if known.contains(&"reasoning_details") && is_list(message, REASONING_DETAILS)? {
-        message.edit_children(REASONING_DETAILS, |detail| act(detail, DETAIL_FIELDS))?;
+    for list in THOUGHT_DETAILS {
+        if known.contains(&list) && is_list(message, &[list])? {
+            message.edit_children(&[list], |detail| act(detail, DETAIL_FIELDS))?;
+        }
     }
     let extra = visit_object(message, EXTRA_CONTENT, visit_extra_content, act)?;
     act(message, &[known, extra].concat())
@@ -137,6 +143,17 @@ pub fn visit_message(message: &mut Document, known: &[&str], act: ActOnObject<'_
 
 fn is_list(object: &Document, field: &[&str]) -> Result<bool> {
     Ok(first_byte(object, field)? == Some(b'['))
+}
+
+/// Visits a block of an answer that is a thought.
+fn visit_thought(block: &mut Document, act: ActOnObject<'_>) -> Result<()> {
+    if block_thought(block)?.is_none() {
+        return Ok(());
+    }
+    if is_list_of_texts(block)? {
+        block.edit_children(THINKING, |text| act(text, &["text", "type"]))?;
+    }
+    act(block, &["signature", "thinking", "type"])
 }
 
 /// Visits a block. Of one that is neither a text nor a medium, hooks see all fields.

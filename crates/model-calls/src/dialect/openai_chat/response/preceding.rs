@@ -14,7 +14,12 @@ use crate::dialect::{
 };
 
 /// Names of thoughts in a message. Their values are texts, or lists of details.
-const THOUGHTS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
+const THOUGHTS: [&str; 4] = [
+    "reasoning_content",
+    "reasoning",
+    "reasoning_text",
+    "reasoning_details",
+];
 
 /// Fields of a detail of a thought whose texts arrive in pieces.
 const TEXTS: [&str; 2] = ["summary", "text"];

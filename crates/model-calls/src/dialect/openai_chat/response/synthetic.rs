@@ -11,6 +11,7 @@ use crate::dialect::{
     error::Result,
     google::part::{is_next_refusal, is_thought},
     openai_chat::{
+        block::text_fields,
         fields::{CONTENT, INDEX, PARAGRAPH, TEXT},
         response::{
             envelope::new_usage,
@@ -92,36 +93,34 @@ impl SyntheticChoice {
 
     /// Returns the delta with the texts; empty if there are none.
     pub fn text_delta(&self) -> Map<String, Value> {
-        let mut delta = self.thoughts();
-        if !self.content.is_empty() {
-            delta.insert("content".to_owned(), self.content.as_str().into());
-        }
+        let mut delta = text_fields(self.thought_field(), &self.thought, &self.content);
+        delta.extend(self.thought_details());
         if !self.refusal.is_empty() {
             delta.insert("refusal".to_owned(), self.refusal.as_str().into());
         }
         delta
     }
 
-    /// Returns the thoughts under the name that the model's server has for them, and those of their
-    /// details that hold nothing else.
-    fn thoughts(&self) -> Map<String, Value> {
-        let mut thoughts = Map::new();
+    /// Returns the name that the model's server has for the thoughts.
+    fn thought_field(&self) -> &'static str {
         let has = |name: &str| self.preceding.contains_key(name);
-        if !self.thought.is_empty() {
-            let is_short = has("reasoning") && !has("reasoning_content");
-            let name = if is_short {
-                "reasoning"
-            } else {
-                "reasoning_content"
-            };
-            let name = self.thought_name.unwrap_or(name);
-            thoughts.insert(name.to_owned(), self.thought.as_str().into());
-        }
+        let is_short = has("reasoning") && !has("reasoning_content");
+        let name = if is_short {
+            "reasoning"
+        } else {
+            "reasoning_content"
+        };
+        self.thought_name.unwrap_or(name)
+    }
+
+    /// Returns the details of the thoughts that hold nothing else.
+    fn thought_details(&self) -> Map<String, Value> {
+        let mut fields = Map::new();
         let details = self.preceding.get("reasoning_details");
         let details = details.and_then(Value::as_array).map(Vec::as_slice);
         let details = visible_details(details.unwrap_or_default(), &self.thought);
-        add_list(&mut thoughts, "reasoning_details", details);
-        thoughts
+        add_list(&mut fields, "reasoning_details", details);
+        fields
     }
 
     fn to_message(&self) -> Value {
@@ -133,7 +132,8 @@ impl SyntheticChoice {
         message.insert("content".to_owned(), content.into());
         let refusal = (!self.refusal.is_empty()).then_some(self.refusal.as_str());
         message.insert("refusal".to_owned(), refusal.into());
-        message.extend(self.thoughts());
+        message.extend(text_fields(self.thought_field(), &self.thought, ""));
+        message.extend(self.thought_details());
         message.extend(self.calls.to_message());
         Value::Object(message)
     }

@@ -5,8 +5,11 @@ use std::collections::HashMap;
 use crate::dialect::{
     document::{Document, integer, try_any},
     error::{DialectError, Result, field_error},
-    openai_chat::fields::{
-        ARGUMENTS, CUSTOM, FUNCTION, FUNCTION_CALL, ID, INDEX, INPUT, NAME, TOOL_CALLS, TYPE,
+    openai_chat::{
+        fields::{
+            ARGUMENTS, CUSTOM, FUNCTION, FUNCTION_CALL, ID, INDEX, INPUT, NAME, TOOL_CALLS, TYPE,
+        },
+        tool_call::function_arguments,
     },
 };
 
@@ -31,7 +34,17 @@ struct CallPieces {
     first: Document,
     name: String,
     input: String,
+    nesting: JsonNesting,
     is_custom: bool,
+}
+
+/// Position in a JSON object whose text arrives in pieces.
+#[derive(Debug, Clone, Copy, Default)]
+struct JsonNesting {
+    depth: usize,
+    is_in_string: bool,
+    is_escaped: bool,
+    has_begun: bool,
 }
 
 impl CallCollector {
@@ -65,7 +78,10 @@ impl CallCollector {
             None if id.is_some() => None,
             None => self.calls.len().checked_sub(1),
         };
-        let known = known.filter(|position| self.is_same(*position, id.as_deref()));
+        let known = match known {
+            Some(position) if self.continues(position, id.as_deref(), piece)? => Some(position),
+            Some(_) | None => None,
+        };
         let position = match known {
             Some(position) => {
                 self.is_irregular |= index.is_none() || id.is_some() || has_name(piece)?;
@@ -89,14 +105,16 @@ impl CallCollector {
     }
 
     /// Returns whether a piece with this id continues a call. Some servers give every call the
-    /// index 0.
-    fn is_same(&self, position: usize, id: Option<&str>) -> bool {
-        let known = self.calls.get(position);
-        let known = known.and_then(|call| call.first.string(ID).ok().flatten());
-        match (known, id) {
-            (Some(known), Some(id)) => known.is_empty() || known == id,
-            (None, _) | (_, None) => true,
-        }
+    /// index 0, and some of them no id.
+    fn continues(&self, position: usize, id: Option<&str>, piece: &Document) -> Result<bool> {
+        let Some(call) = self.calls.get(position) else {
+            return Ok(false);
+        };
+        let Some(id) = id else {
+            return Ok(!call.ends_before(piece)?);
+        };
+        let known = call.first.string(ID)?.unwrap_or_default();
+        Ok(known.is_empty() || known == id)
     }
 
     /// Returns whether the pieces have the form that the API gives them: numbered without gaps,
@@ -118,11 +136,12 @@ impl CallCollector {
 }
 
 impl CallPieces {
-    const fn new(first: Document, is_custom: bool) -> Self {
+    fn new(first: Document, is_custom: bool) -> Self {
         Self {
             first,
             name: String::new(),
             input: String::new(),
+            nesting: JsonNesting::default(),
             is_custom,
         }
     }
@@ -139,7 +158,7 @@ impl CallPieces {
                 return Err(DialectError::Ambiguous("custom".to_owned()));
             }
             self.add_name(custom.string(NAME)?)?;
-            self.input.extend(custom.string(INPUT)?);
+            self.add_input(custom.string(INPUT)?);
             self.is_custom = true;
         }
         if is_later {
@@ -155,8 +174,24 @@ impl CallPieces {
 
     fn add_function(&mut self, function: &Document) -> Result<()> {
         self.add_name(function.string(NAME)?)?;
-        self.input.extend(function.string(ARGUMENTS)?);
+        self.add_input(function_arguments(function)?);
         Ok(())
+    }
+
+    fn add_input(&mut self, piece: Option<String>) {
+        let piece = piece.unwrap_or_default();
+        self.nesting.push(&piece);
+        self.input.push_str(&piece);
+    }
+
+    /// Returns whether a piece without id begins another call, because this one is complete. Some
+    /// servers repeat the name in each piece of a call.
+    fn ends_before(&self, piece: &Document) -> Result<bool> {
+        let function = piece.child(FUNCTION)?.unwrap_or_default();
+        let name = function.string(NAME)?.unwrap_or_default();
+        let arguments = function_arguments(&function)?.unwrap_or_default();
+        let is_other = name != self.name || !arguments.trim_ascii().is_empty();
+        Ok(!name.is_empty() && is_other && self.nesting.is_closed())
     }
 
     /// Sets the name. Of two different ones, some clients read the first, some the last and
@@ -203,6 +238,29 @@ impl CallPieces {
         call.set(NAME, &self.name.as_str().into())?;
         call.set(ARGUMENTS, &self.input.as_str().into())?;
         Document::from_checked(call.to_bytes())
+    }
+}
+
+impl JsonNesting {
+    fn push(&mut self, piece: &str) {
+        for byte in piece.bytes() {
+            let is_escaped = std::mem::take(&mut self.is_escaped);
+            match byte {
+                b'"' if !is_escaped => self.is_in_string = !self.is_in_string,
+                b'\\' => self.is_escaped = self.is_in_string && !is_escaped,
+                b'{' | b'[' if !self.is_in_string => {
+                    self.has_begun = true;
+                    self.depth += 1;
+                }
+                b'}' | b']' if !self.is_in_string => self.depth = self.depth.saturating_sub(1),
+                _ => (),
+            }
+        }
+    }
+
+    /// Returns whether the object has begun and ended.
+    const fn is_closed(self) -> bool {
+        self.has_begun && self.depth == 0 && !self.is_in_string
     }
 }
 

@@ -1,5 +1,6 @@
 //! A choice of an event with its edits: texts, and the details of thoughts.
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use crate::dialect::{
@@ -8,11 +9,11 @@ use crate::dialect::{
     openai_chat::{
         fields::{DELTA, LOGPROBS},
         message_parts::EditedParts,
-        response::answer::REASONING_DETAILS,
+        response::answer::THOUGHT_DETAILS,
         stream::{
             event::EventChoice,
             last_chunk::{parts_of, text_of_thoughts, thought_name},
-            waiting_details::WaitingDetails,
+            waiting_details::{ThoughtDetail, WaitingDetails},
         },
     },
 };
@@ -46,14 +47,20 @@ fn write_details(
     waiting: &mut WaitingDetails,
 ) -> Result<()> {
     waiting.name = thought_name(&choice.texts).or(waiting.name);
-    let known = choice.delta.list(REASONING_DETAILS)?.unwrap_or_default();
+    let known = ThoughtDetail::read_all(&choice.delta)?;
     let read = text_of_thoughts(&choice.texts);
-    let sent = waiting.pass(known.clone(), &read, &answer.thought()?);
-    if sent.is_empty() && !known.is_empty() {
-        return delta.remove(REASONING_DETAILS);
-    }
-    if sent != known || !sent.is_empty() && !delta.has(REASONING_DETAILS) {
-        delta.set_bytes(REASONING_DETAILS, write_array(sent))?;
+    let sent = waiting.pass(&known, &read, &answer.thought()?);
+    for list in THOUGHT_DETAILS {
+        let of_list = |details: &[ThoughtDetail]| -> Vec<Bytes> {
+            let details = details.iter().filter(|detail| detail.list == list);
+            details.map(|detail| detail.json.clone()).collect()
+        };
+        let (known, sent) = (of_list(&known), of_list(&sent));
+        if sent.is_empty() && !known.is_empty() {
+            delta.remove(&[list])?;
+        } else if sent != known || !sent.is_empty() && !delta.has(&[list]) {
+            delta.set_bytes(&[list], write_array(sent))?;
+        }
     }
     Ok(())
 }

@@ -19,6 +19,9 @@ use crate::dialect::{
 /// Data of the event that ends a stream.
 pub const DONE: &[u8] = b"[DONE]";
 
+/// Object type of the events of a stream.
+pub const CHUNK_OBJECT: &str = "chat.completion.chunk";
+
 /// Maximum number of choices of one answer.
 const MAX_CHOICES: u64 = 1024;
 

@@ -26,7 +26,7 @@ use crate::dialect::{
 };
 
 /// Fields of a delta that hold sound, images, and thoughts with their signatures.
-const OTHERS: [&str; 3] = ["audio", "images", "reasoning_details"];
+const OTHERS: [&str; 4] = ["audio", "images", "reasoning_details", "thinking_blocks"];
 
 /// The events of the last chunk, read.
 #[derive(Debug, Default)]

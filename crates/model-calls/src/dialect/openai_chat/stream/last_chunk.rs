@@ -3,20 +3,21 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::parts_in,
-    document::{Document, add_list, integer, read_json, to_value},
+    document::{Document, integer, read_json, to_value},
     error::Result,
     openai_chat::{
+        block::{THOUGHT_BLOCK, text_fields},
         fields::{CHOICES, CONTENT, DELTA, FINISH_REASON, INDEX, PARAGRAPH},
         message_parts::{EditedPart, EditedParts, PartPlace, PlacedPart},
-        response::finish_reason::final_reason,
+        response::{answer::THOUGHT_DETAILS, finish_reason::final_reason},
         stream::{
             event::read_choices,
             held_events::{HeldChoice, HeldEvents},
-            waiting_details::{WaitingDetails, has_text},
+            waiting_details::{ThoughtDetail, WaitingDetails, has_text},
         },
         tool_call::{ChoiceCalls, rewrite_call, rewrite_function_call, write_call},
     },
@@ -57,7 +58,7 @@ pub struct LastChoice {
     thought_name: Option<&'static str>,
     refusal: String,
     /// Details of thoughts that waited for their ends.
-    details: Vec<Value>,
+    details: Map<String, Value>,
     labels: Map<String, Value>,
     /// For each delta, the fields that have no part.
     pub others: Vec<Map<String, Value>>,
@@ -135,7 +136,7 @@ impl LastChoice {
             thought: answer.thought()?,
             thought_name: thought_name(&read),
             refusal: answer.refusal()?,
-            details: Vec::new(),
+            details: Map::new(),
             labels: held.labels.clone(),
             others: held.others.clone(),
             calls: ChoiceCalls::default(),
@@ -165,8 +166,12 @@ impl LastChoice {
         if !last.has_texts {
             self.others.iter_mut().for_each(remove_texts);
         }
-        let details = last.details.iter().map(|detail| read_json(detail));
-        self.details = details.collect::<Result<_, _>>()?;
+        for ThoughtDetail { list, json } in last.details {
+            let details = self.details.entry(list).or_insert_with(|| json!([]));
+            if let Value::Array(details) = details {
+                details.push(read_json(&json)?);
+            }
+        }
         self.others.retain(|fields| !fields.is_empty());
         Ok(())
     }
@@ -228,20 +233,12 @@ impl LastChoice {
     /// Returns the delta with the texts; empty if there are none.
     pub fn text_delta(&self) -> Map<String, Value> {
         let mut delta = self.labels.clone();
-        let texts = [
-            (
-                self.thought_name.unwrap_or("reasoning_content"),
-                &self.thought,
-            ),
-            ("content", &self.content),
-            ("refusal", &self.refusal),
-        ];
-        for (field, text) in texts {
-            if !text.is_empty() {
-                delta.insert(field.to_owned(), text.as_str().into());
-            }
+        let name = self.thought_name.unwrap_or("reasoning_content");
+        delta.extend(text_fields(name, &self.thought, &self.content));
+        if !self.refusal.is_empty() {
+            delta.insert("refusal".to_owned(), self.refusal.as_str().into());
         }
-        add_list(&mut delta, "reasoning_details", self.details.clone());
+        delta.extend(self.details.clone());
         delta
     }
 }
@@ -280,6 +277,7 @@ fn is_opening(key: &str) -> bool {
 pub fn thought_name(read: &[PlacedPart]) -> Option<&'static str> {
     let mut names = read.iter().filter_map(|(place, _)| match place {
         PartPlace::Thought(name) => Some(*name),
+        PartPlace::ThoughtBlock(_) => Some(THOUGHT_BLOCK),
         _ => None,
     });
     names.next()
@@ -287,18 +285,19 @@ pub fn thought_name(read: &[PlacedPart]) -> Option<&'static str> {
 
 /// Returns the texts of all thoughts.
 pub fn text_of_thoughts(read: &[PlacedPart]) -> String {
-    let is_thought = |place: &PartPlace| matches!(place, PartPlace::Thought(_));
-    let thoughts = read.iter().filter(|(place, _)| is_thought(place));
+    let thoughts = read.iter().filter(|(place, _)| place.is_thought());
     let texts = thoughts.filter_map(|(_, part)| part.get("text")?.as_str());
     texts.collect()
 }
 
 /// Removes the details of a thought that repeat its text.
 fn remove_texts(fields: &mut Map<String, Value>) {
-    if let Some(Value::Array(details)) = fields.get_mut("reasoning_details") {
-        details.retain(|detail| !has_text(detail));
-        if details.is_empty() {
-            fields.remove("reasoning_details");
+    for list in THOUGHT_DETAILS {
+        if let Some(Value::Array(details)) = fields.get_mut(list) {
+            details.retain(|detail| !has_text(detail));
+            if details.is_empty() {
+                fields.remove(list);
+            }
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::dialect::{
             whole_answer::read_whole,
         },
         stream::{
+            copies::remove_copies,
             event::{EventChoice, event_with, is_usage, read_choices},
             held_events::HeldEvents,
         },
@@ -48,6 +49,8 @@ pub struct ChatChunkReader {
     /// An event with nothing but a text, and the name of its thought.
     template: Option<(TextTemplate, Option<&'static str>)>,
     choices: BTreeMap<u64, ChoiceProgress>,
+    /// True if any event has a text, a thought or a call.
+    has_pieces: bool,
     /// The first event with a choice.
     opening: Option<Document>,
     /// The event that ended the answer, if no finish reason is needed for that.
@@ -84,11 +87,16 @@ impl ChatChunkReader {
     /// # Errors
     ///
     /// Fails if hooks could not see all of it.
-    pub fn read_event(&mut self, data: Bytes) -> Result<Option<ReadChunk>> {
+    pub fn read_event(&mut self, mut data: Bytes) -> Result<Option<ReadChunk>> {
         if self.end == Some(AnswerEnd::Error) {
             return Ok(None);
         }
-        let event = parse(data.clone())?;
+        let mut event = parse(data.clone())?;
+        remove_copies(&mut event, self.has_pieces)?;
+        if event.is_edited() {
+            data = event.to_bytes();
+            event = parse(data.clone())?;
+        }
         if is_whole(&event)? {
             // Some servers do not stream. It is written as synthetic events.
             self.end = Some(AnswerEnd::Whole);
@@ -177,6 +185,7 @@ impl ChatChunkReader {
     fn note(&mut self, choice: &EventChoice) -> Result<()> {
         let progress = self.choices.entry(choice.index).or_default();
         *progress = (*progress).max(ChoiceProgress::of(choice));
+        self.has_pieces |= choice.has_calls || !choice.texts.is_empty();
         if choice.index == 0 {
             let bytes = self.thoughts.add(&choice.delta)?;
             self.reserve(bytes)?;
@@ -204,12 +213,11 @@ impl ChatChunkReader {
 
 impl ChoiceProgress {
     fn of(choice: &EventChoice) -> Self {
-        let is_text = |place: PartPlace| !matches!(place, PartPlace::Thought(_));
         if choice.finish_reason.is_some() {
             Self::Finished
         } else if choice.has_calls {
             Self::HasCalls
-        } else if choice.texts.iter().any(|(place, _)| is_text(*place)) {
+        } else if choice.texts.iter().any(|(place, _)| !place.is_thought()) {
             Self::HasText
         } else {
             Self::Begun
@@ -278,7 +286,15 @@ impl ReadChunks for ChatChunkReader {
         if let Some(chunk) = self.read_alike(&data) {
             return Ok(Some(chunk));
         }
-        self.read_event(data)?.map(to_document).transpose()
+        let chunk = self.read_event(data.clone())?;
+        let chunk = chunk.map(|(form, events)| {
+            if events.is_empty() {
+                ResponseDocument::from_whole(&form, data)
+            } else {
+                ResponseDocument::from_form(&form, events)
+            }
+        });
+        chunk.transpose()
     }
 
     /// Ends the texts without a finish reason, which some servers do not send. Calls need one: their
@@ -299,13 +315,8 @@ impl ReadChunks for ChatChunkReader {
     }
 
     fn finish(&mut self) -> Result<Option<ResponseDocument>> {
-        self.finish_events()?.map(to_document).transpose()
+        let chunk = self.finish_events()?;
+        let chunk = chunk.map(|(form, events)| ResponseDocument::from_form(&form, events));
+        chunk.transpose()
     }
-}
-
-fn to_document((form, events): ReadChunk) -> Result<ResponseDocument> {
-    if events.is_empty() {
-        return ResponseDocument::parse(form.to_string().into());
-    }
-    ResponseDocument::from_form(&form, events)
 }

@@ -653,7 +653,7 @@ fn an_empty_message_beside_a_delta_is_no_whole_answer() {
 
 #[test]
 fn a_message_or_call_beside_a_delta_is_refused() {
-    let both = json!({ "index": 0, "delta": { "content": "a" },
+    let both = json!({ "index": 0, "delta": { "content": "" },
         "message": { "role": "assistant", "content": "b" } });
     let message = json!({ "index": 0, "message": { "role": "assistant", "content": "" } });
     let delta = json!({ "index": 1, "delta": { "content": "a" } });

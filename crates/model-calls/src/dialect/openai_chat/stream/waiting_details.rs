@@ -5,10 +5,22 @@ use std::{collections::VecDeque, mem, ops::Range};
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::dialect::document::{Document, read_json};
+use crate::dialect::{
+    document::{Document, read_json},
+    error::Result,
+    openai_chat::response::answer::THOUGHT_DETAILS,
+};
 
 /// Fields of a detail with a text of its thought.
-const TEXT_FIELDS: [&str; 2] = ["text", "summary"];
+const TEXT_FIELDS: [&str; 3] = ["text", "summary", "thinking"];
+
+/// A detail of a thought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThoughtDetail {
+    /// Field of the delta with the list that it is in.
+    pub list: &'static str,
+    pub json: Bytes,
+}
 
 /// Details of the thoughts of one choice that are not sent yet.
 #[derive(Debug, Default)]
@@ -30,12 +42,12 @@ pub struct WaitingDetails {
 struct WaitingDetail {
     /// Place of its text in the thoughts; the end of its piece, if it repeats no part of it.
     place: Range<usize>,
-    json: Bytes,
+    detail: ThoughtDetail,
 }
 
 /// Details for the end of an answer.
 pub struct LastDetails {
-    pub details: Vec<Bytes>,
+    pub details: Vec<ThoughtDetail>,
     /// True if the thoughts at the end are sent as the model sent them.
     pub has_texts: bool,
 }
@@ -54,7 +66,12 @@ impl WaitingDetails {
     /// Takes the details of a piece with the thought that was `read`, and what is `sent` of it.
     /// Returns the details whose texts are sent now; one whose text is sent in part is split. Those
     /// of a changed thought lose their texts.
-    pub fn pass(&mut self, details: Vec<Bytes>, read: &str, sent: &str) -> Vec<Bytes> {
+    pub fn pass(
+        &mut self,
+        details: &[ThoughtDetail],
+        read: &str,
+        sent: &str,
+    ) -> Vec<ThoughtDetail> {
         self.add(details, read);
         let waiting = mem::take(&mut self.unsent) + read;
         match waiting.strip_prefix(sent) {
@@ -68,75 +85,101 @@ impl WaitingDetails {
         let sent = self.read - self.unsent.len();
         let mut passed = Vec::new();
         while let Some(mut detail) = self.details.pop_front() {
-            self.bytes -= detail.json.len();
+            self.bytes -= detail.bytes();
             if detail.place.end > sent {
                 passed.extend(detail.split_off(sent));
-                self.bytes += detail.json.len();
+                self.bytes += detail.bytes();
                 self.details.push_front(detail);
                 break;
             }
-            passed.push(detail.json);
+            passed.push(detail.detail);
         }
         passed
     }
 
-    fn add(&mut self, details: Vec<Bytes>, read: &str) {
-        let texts = details.iter().map(text_of);
+    fn add(&mut self, details: &[ThoughtDetail], read: &str) {
+        let start = self.read;
+        self.read += read.len();
+        for list in details.chunk_by(|one, other| one.list == other.list) {
+            self.add_list(list, start, read);
+        }
+    }
+
+    /// Adds the details of one list. The thought that was read with them begins at `start`.
+    fn add_list(&mut self, details: &[ThoughtDetail], start: usize, read: &str) {
+        let texts = details.iter().map(|detail| text_of(&detail.json));
         let texts: Vec<String> = texts.map(Option::unwrap_or_default).collect();
         let repeats_thought = texts.concat() == read;
-        let mut end = self.read;
-        self.read += read.len();
-        if !repeats_thought {
-            end = self.read;
-        }
-        for (json, text) in details.into_iter().zip(texts) {
+        let mut end = if repeats_thought { start } else { self.read };
+        for (detail, text) in details.iter().cloned().zip(texts) {
             let start = end;
             if repeats_thought {
                 end += text.len();
             }
-            self.bytes += json.len();
+            self.bytes += detail.json.len();
             let place = start..end;
-            self.details.push_back(WaitingDetail { place, json });
+            self.details.push_back(WaitingDetail { place, detail });
         }
     }
 
     /// Takes the thought of the last chunk. Returns the details that are left.
     pub fn finish(mut self, read: &str, sent: &str) -> LastDetails {
         let was_changed = mem::take(&mut self.is_changed);
-        let mut details = self.pass(Vec::new(), read, sent);
+        let mut details = self.pass(&[], read, sent);
         let has_texts = !self.is_changed && !self.waits();
         if was_changed || !has_texts {
             self.remove_texts();
         }
-        details.extend(self.details.into_iter().map(|detail| detail.json));
+        details.extend(self.details.into_iter().map(|waiting| waiting.detail));
         LastDetails { details, has_texts }
     }
 
     fn remove_texts(&mut self) {
         self.details
-            .retain(|detail| text_of(&detail.json).is_none());
-        self.bytes = self.details.iter().map(|detail| detail.json.len()).sum();
+            .retain(|waiting| text_of(&waiting.detail.json).is_none());
+        self.bytes = self.details.iter().map(WaitingDetail::bytes).sum();
     }
 }
 
 impl WaitingDetail {
+    const fn bytes(&self) -> usize {
+        self.detail.json.len()
+    }
+
     /// Splits off the text before a place in the thoughts, as a detail of its own.
-    fn split_off(&mut self, place: usize) -> Option<Bytes> {
+    fn split_off(&mut self, place: usize) -> Option<ThoughtDetail> {
         let length = place.checked_sub(self.place.start);
         let length = length.filter(|length| *length > 0)?;
-        let text = text_of(&self.json)?;
+        let text = text_of(&self.detail.json)?;
         let (sent, rest) = text.split_at_checked(length)?;
-        let (sent, rest) = (self.with_text(sent)?, self.with_text(rest)?);
-        self.json = rest;
+        let (sent, rest) = (self.detail.with_text(sent)?, self.detail.with_text(rest)?);
+        self.detail = rest;
         self.place.start = place;
         Some(sent)
     }
+}
 
-    fn with_text(&self, text: &str) -> Option<Bytes> {
+impl ThoughtDetail {
+    /// Reads the details in a delta.
+    ///
+    /// # Errors
+    ///
+    /// Fails for lists of another type.
+    pub fn read_all(delta: &Document) -> Result<Vec<Self>> {
+        let mut details = Vec::new();
+        for list in THOUGHT_DETAILS {
+            let elements = delta.list(&[list])?.unwrap_or_default();
+            details.extend(elements.into_iter().map(|json| Self { list, json }));
+        }
+        Ok(details)
+    }
+
+    fn with_text(&self, text: &str) -> Option<Self> {
         let mut detail = Document::from_checked(self.json.clone()).ok()?;
         let name = TEXT_FIELDS.into_iter().find(|name| detail.has(&[*name]))?;
         detail.set(&[name], &text.into()).ok()?;
-        Some(detail.to_bytes())
+        let json = detail.to_bytes();
+        Some(Self { json, ..*self })
     }
 }
 
@@ -170,8 +213,14 @@ mod tests {
         read: &str,
         sent: &str,
     ) -> String {
-        let details = waiting.pass(vec![Bytes::from_static(detail.as_bytes())], read, sent);
-        String::from_utf8(details.concat()).unwrap()
+        let json = Bytes::from_static(detail.as_bytes());
+        let list = "reasoning_details";
+        jsons(&waiting.pass(&[ThoughtDetail { list, json }], read, sent))
+    }
+
+    fn jsons(details: &[ThoughtDetail]) -> String {
+        let jsons = details.iter().map(|detail| detail.json.to_vec());
+        String::from_utf8(jsons.flatten().collect()).unwrap()
     }
 
     #[test]
@@ -185,7 +234,7 @@ mod tests {
         assert_eq!(waiting.bytes(), C.len() + SIGNATURE.len());
         let last = waiting.finish("", "c");
         assert!(last.has_texts);
-        assert_eq!(last.details.concat(), [C, SIGNATURE].concat().as_bytes());
+        assert_eq!(jsons(&last.details), [C, SIGNATURE].concat());
     }
 
     #[test]

@@ -15,14 +15,14 @@ use crate::dialect::{
     openai_chat::{
         fields::{CHOICES, ERROR, parse},
         response::{
-            answer::REASONING_DETAILS,
+            answer::THOUGHT_DETAILS,
             answer_objects::visit_event,
             envelope::{new_usage, write_usage},
             synthetic::{SyntheticChoice, synthetic_choices, synthetic_envelope},
         },
         stream::{
             delta_edit::write_delta,
-            event::{DONE, EventChoice, is_blank_choice, is_usage, read_choices},
+            event::{CHUNK_OBJECT, DONE, EventChoice, is_blank_choice, is_usage, read_choices},
             event_writer::ChatEventWriter,
             last_chunk::{ChunkEdit, LastChoice, candidates, last_chunk, thought_name},
             waiting_details::WaitingDetails,
@@ -30,9 +30,6 @@ use crate::dialect::{
     },
     sse_event::write_plain_event,
 };
-
-/// Object type of the events of a stream.
-const CHUNK_OBJECT: &str = "chat.completion.chunk";
 
 /// Bytes of details that wait for their thoughts.
 const MAX_WAITING_BYTES: usize = 16 * 1024 * 1024;
@@ -127,9 +124,10 @@ impl ChatChunkWriter {
     /// not sent yet.
     fn delays(&self, choice: &EventChoice) -> bool {
         let details = self.details.get(&choice.index);
-        let has_thoughts = thought_name(&choice.texts).is_some();
+        let mut lists = THOUGHT_DETAILS.iter();
         details.is_some_and(WaitingDetails::waits)
-            && (has_thoughts || choice.delta.has(REASONING_DETAILS))
+            && (thought_name(&choice.texts).is_some()
+                || lists.any(|list| choice.delta.has(&[list])))
     }
 
     /// Writes candidates that an event does not have: texts that policies held back.
