@@ -109,7 +109,8 @@ impl Policy for Redact {
 fn before_tool(redact: &Redact, event: &BeforeTool) -> HookOutput {
     let mut found = FoundDetectors::new();
     let mut arguments = Value::Object(event.tool_input.clone());
-    let mut edit = |text: &str| redact.redact(RedactionScope::ToolCalls, text, &mut found);
+    let (kind, scope) = (TextKind::ToolCall, RedactionScope::ToolCalls);
+    let mut edit = |text: &str| redact.redact_kind(kind, scope, text, &mut found);
     let edited = dialect::edit_json_strings(&mut arguments, &mut edit);
     let mut output = redact.output(&found);
     if edited {

@@ -4,7 +4,7 @@ use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Write},
     mem,
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -78,6 +78,13 @@ enum SegmentFile {
     Encrypted(Box<Encryptor<File>>),
 }
 
+impl Segment {
+    /// Returns whether the file was removed or moved.
+    fn is_removed(&self) -> bool {
+        matches!(self.path.try_exists(), Ok(false))
+    }
+}
+
 impl SegmentWriter {
     pub(super) fn new(settings: RecordSettings, mask: Option<Mask>, metrics: Arc<Metrics>) -> Self {
         Self {
@@ -146,7 +153,7 @@ impl SegmentWriter {
         if self.frame.is_empty() {
             return;
         }
-        self.leave_removed();
+        self.close_removed();
         let frame = mem::take(&mut self.frame);
         let lines = mem::take(&mut self.lines);
         match self.write(&frame, lines) {
@@ -168,17 +175,10 @@ impl SegmentWriter {
         }
     }
 
-    /// Leaves a segment that was removed or moved while it was written.
-    fn leave_removed(&mut self) {
-        let removed = self
-            .segment
-            .take_if(|segment| matches!(segment.path.try_exists(), Ok(false)));
-        if let Some(segment) = removed {
-            let unsealed = segment.unsealed_lines;
-            self.metrics.recording_dropped.inc_by(unsealed);
-            self.metrics.recording_failures.inc();
-            let path = segment.path.display();
-            tracing::warn!(recording.path = %path, "recording: segment removed while it was written");
+    /// Ends a segment that was removed or moved while it was written.
+    fn close_removed(&mut self) {
+        if self.segment.as_ref().is_some_and(Segment::is_removed) {
+            self.close();
         }
     }
 
@@ -249,24 +249,30 @@ impl SegmentWriter {
         })
     }
 
-    /// Ends the segment that is being written.
+    /// Ends the segment that is being written. One that was removed or moved is logged.
     fn close(&mut self) {
-        self.leave_removed();
         let Some(segment) = self.segment.take() else {
             return;
         };
+        if segment.is_removed() {
+            self.metrics.recording_failures.inc();
+            let path = segment.path.display();
+            tracing::warn!(recording.path = %path, "recording: segment removed while it was written");
+        }
         let SegmentFile::Encrypted(file) = segment.file else {
             return;
         };
-        let lines = segment.unsealed_lines;
-        let counted = match file.finish() {
-            Ok(_) => &self.metrics.recording_exchanges,
+        let ended = file.finish().and_then(|file| file.metadata());
+        let counted = match ended {
+            // A file that was moved has a link elsewhere.
+            Ok(metadata) if metadata.nlink() > 0 => &self.metrics.recording_exchanges,
+            Ok(_) => &self.metrics.recording_dropped,
             Err(error) => {
                 self.fail(&error);
                 &self.metrics.recording_dropped
             }
         };
-        counted.inc_by(lines);
+        counted.inc_by(segment.unsealed_lines);
     }
 
     /// Creates the folder and removes old segments. Those that cannot be removed are counted and

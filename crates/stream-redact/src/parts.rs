@@ -73,9 +73,7 @@ impl Mask {
     /// Returns the secrets of a complete text, in order. Those that overlap are one, with the label
     /// of the first.
     pub fn secrets(&self, text: &str) -> Vec<FoundSecret> {
-        let mut found = self.found(text);
-        found.sort_by_key(|found| (found.secret.start, found.rule));
-        let secrets = merged(found).into_iter().filter_map(|found| {
+        let secrets = merged(self.found(text)).into_iter().filter_map(|found| {
             let secret = text.get(found.secret.clone())?;
             Some(FoundSecret {
                 label: self.rules.label(found.rule, secret),
@@ -112,7 +110,6 @@ impl Mask {
             found.extend(self.found(&joined));
         }
         rules.extend(found.iter().map(|found| found.rule));
-        found.sort_by_key(|found| (found.secret.start, found.rule));
         let secrets = merged(found).into_iter();
         let parts = secrets.flat_map(|found| covered_parts(&joined, &places, &found));
         parts.collect()
@@ -181,8 +178,9 @@ fn covered_parts(
     parts.collect()
 }
 
-/// Merges overlapping secrets, which are in order, under the pattern of the first one.
-fn merged(found: Vec<Found>) -> Vec<Found> {
+/// Orders secrets, and merges those that overlap under the pattern of the first one.
+fn merged(mut found: Vec<Found>) -> Vec<Found> {
+    found.sort_by_key(|found| (found.secret.start, found.rule));
     let mut merged: Vec<Found> = Vec::new();
     for next in found {
         match merged.last_mut() {

@@ -14,8 +14,8 @@ const UNESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'.')
     .remove(b'/');
 
-/// Maximum length of a header value in bytes. A list is cut behind an entry, a text behind a
-/// character.
+/// Maximum length of a header value in bytes. An entry of a list that does not fit is left out; a
+/// text is cut behind a character.
 const MAX_HEADER_BYTES: usize = 4096;
 
 /// Values of the response headers; empty ones are omitted.

@@ -345,7 +345,7 @@ async fn action_deny_refuses_requests_and_responses_with_secrets() {
 async fn reported_calls_and_results_are_masked() {
     let upstream = Upstream::mock().await;
     let gateway = TestGateway::start(&upstream, MASK).await;
-    let before = json!({ "hook_event_name": "BeforeTool", "tool_name": "t", "tool_input": { "to": "jo@example.com", "n": 1 } });
+    let before = json!({ "hook_event_name": "BeforeTool", "tool_name": "t", "tool_input": { "to": "jo@example.com", "cmd": r"mail jo\u0040example.com", "n": 1 } });
     let after = json!({ "hook_event_name": "AfterTool", "tool_name": "t", "tool_input": {}, "tool_response": { "llmContent": format!("key {KEY}"), "returnDisplay": "" } });
     let clean = json!({ "hook_event_name": "AfterTool", "tool_name": "t", "tool_input": {}, "tool_response": { "llmContent": "ok" } });
     let report = async |event: &Value| gateway.agent().report(event, "").await.json();
@@ -353,7 +353,7 @@ async fn reported_calls_and_results_are_masked() {
     let edited = report(&before).await;
     assert_eq!(
         edited["hookSpecificOutput"]["tool_input"],
-        json!({ "to": "[REDACTED:email]", "n": 1 })
+        json!({ "to": "[REDACTED:email]", "cmd": "mail [REDACTED:email]", "n": 1 })
     );
     let replaced = report(&after).await;
     assert_eq!(replaced["decision"], "deny");

@@ -10,6 +10,7 @@ use std::{
 };
 
 use flate2::{Compression, write::GzEncoder};
+use hookgate::recording;
 use tempfile::TempDir;
 
 use super::{RECORD, exchanges};
@@ -313,6 +314,31 @@ async fn a_segment_that_was_removed_is_replaced_by_another_one() {
     );
     let expected = serde_json::json!({ "exchanges": 2, "dropped": 0, "failures": 1 });
     assert_eq!(seen["recording"], expected);
+}
+
+#[tokio::test]
+async fn an_encrypted_segment_that_was_moved_has_all_its_exchanges() {
+    let upstream = Upstream::mock().await;
+    let config = format!("record: {{ path: recordings, encrypt_to: [{RECIPIENT}] }}\n");
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let elsewhere = TempDir::new().unwrap();
+    let moved = elsewhere.path().join("recordings");
+    gateway.agent().generate("m", &prompt("first")).await;
+    let recordings = gateway.path("recordings");
+    let is_written = || fs::read_dir(&recordings).is_ok_and(|mut files| files.next().is_some());
+    eventually("a segment is written", TEST_TIMEOUT, is_written).await;
+
+    fs::rename(&recordings, &moved).unwrap();
+    gateway.agent().generate("m", &prompt("second")).await;
+    eventually("another segment is written", TEST_TIMEOUT, is_written).await;
+
+    let key = elsewhere.path().join("key.txt");
+    fs::write(&key, IDENTITY).unwrap();
+    let read = recording::read(&moved, Some(&key)).unwrap();
+    let read: Vec<_> = read.map(|exchange| exchange.map(drop)).collect();
+    assert!(matches!(read[..], [Ok(())]), "{read:?}");
+    let operator = gateway.operator();
+    wait_for_metric(&operator, "hookgate_recording_exchanges_total", 1).await;
 }
 
 #[tokio::test]
