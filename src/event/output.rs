@@ -5,6 +5,7 @@ mod diagnostic;
 mod hook_output;
 mod hook_result;
 mod merge;
+mod output_part;
 mod reason;
 
 pub use self::{
@@ -12,6 +13,7 @@ pub use self::{
     diagnostic::{Diagnostic, DiagnosticCode},
     hook_output::{ArgumentsMode, Decision, HookOutput, Interpretation},
     hook_result::{HookResult, HookStatus},
-    merge::{OutputPart, merge_outputs},
+    merge::merge_outputs,
+    output_part::OutputPart,
     reason::Reason,
 };

@@ -35,9 +35,17 @@ impl OutputReader {
     }
 }
 
-/// Interprets an exited hook process.
+/// Interprets an exited hook process of a protocol that cannot replace the result of a tool.
 pub(super) fn read(process: &ProcessOutput, event: EventName) -> HookResult {
-    read_translated(process, event, |_, _| ())
+    let mut result = read_translated(process, event, |_, _| ());
+    let replacement = result.output.specific("updatedToolOutput");
+    if event == EventName::AfterTool && replacement.is_some_and(|value| !value.is_null()) {
+        let ignored = "no effect in this protocol: `hookSpecificOutput.updatedToolOutput`";
+        result
+            .diagnostics
+            .push(DiagnosticCode::UnknownKey.with(ignored));
+    }
+    result
 }
 
 /// Interprets an exited hook process whose JSON output is translated first.

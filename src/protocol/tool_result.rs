@@ -55,7 +55,11 @@ pub(super) fn text(result: &Value) -> String {
 pub(super) fn in_shape_of(original: &Value, text: &str) -> Option<Value> {
     match original {
         Value::Null | Value::String(_) => Some(json!(text)),
-        Value::Array(_) => Some(json!([{ "type": "text", "text": text }])),
+        Value::Array(elements) => {
+            let block = || vec![json!({ "type": "text", "text": text })];
+            let edited = edited_elements(elements, text);
+            Some(Value::Array(edited.unwrap_or_else(block)))
+        }
         Value::Object(fields) => {
             let edited = match text_field(fields) {
                 Some(name) => with_text(fields, name, text)?,
@@ -69,16 +73,58 @@ pub(super) fn in_shape_of(original: &Value, text: &str) -> Option<Value> {
 
 /// Returns the texts of a list of content blocks, if it is one.
 fn text_of_blocks(blocks: &[Value]) -> Option<String> {
-    let texts = blocks.iter().map(|block| {
-        let fields = block.as_object()?;
-        let Some(Value::String(text)) = fields.get("text") else {
-            return Some(block.to_string());
-        };
-        // Codex gives its model the JSON of whole blocks.
-        let others = contents(fields, |name| name != "text" && name != "type");
-        Some(join([text.clone(), json_of(others)]))
-    });
+    let texts = blocks
+        .iter()
+        .map(|block| Some(text_of_block(block.as_object()?)));
     Some(join(texts.collect::<Option<Vec<_>>>()?))
+}
+
+/// Returns the text of a content block, and behind it the JSON of its other fields; the JSON of one
+/// without a text.
+fn text_of_block(block: &Map<String, Value>) -> String {
+    let Some(Value::String(text)) = block.get("text") else {
+        return Value::Object(block.clone()).to_string();
+    };
+    join([text.clone(), json_of(fields_beside_text(block))])
+}
+
+/// Returns the fields of a content block that a model may read beside its text. Codex gives its
+/// model the JSON of whole blocks.
+fn fields_beside_text(block: &Map<String, Value>) -> Map<String, Value> {
+    contents(block, |name| name != "text" && name != "type")
+}
+
+/// Returns the elements of a list that is shown as `text`, edited; `None` if they cannot be found
+/// in it.
+fn edited_elements(elements: &[Value], text: &str) -> Option<Vec<Value>> {
+    if elements.iter().any(|element| !element.is_object()) {
+        let edited: Vec<Value> = serde_json::from_str(text).ok()?;
+        return (edited.len() == elements.len()).then_some(edited);
+    }
+    let mut lines = text.split('\n');
+    let blocks = elements.iter().filter_map(Value::as_object);
+    let edited = blocks.map(|block| {
+        let shown = text_of_block(block);
+        let count = if shown.is_empty() {
+            0
+        } else {
+            shown.split('\n').count()
+        };
+        let own: Vec<&str> = lines.by_ref().take(count).collect();
+        (own.len() == count).then(|| edited_block(block, &own.join("\n")))?
+    });
+    let edited = edited.collect::<Option<Vec<_>>>()?;
+    lines.next().is_none().then_some(edited)
+}
+
+fn edited_block(block: &Map<String, Value>, text: &str) -> Option<Value> {
+    if !block.get("text").is_some_and(Value::is_string) {
+        return serde_json::from_str(text).map(Value::Object).ok();
+    }
+    let mut edited = block.clone();
+    let text = write_fields(&mut edited, &fields_beside_text(block), text);
+    edited.insert("text".to_owned(), json!(text));
+    Some(Value::Object(edited))
 }
 
 /// Returns the text of an object in a known shape.
@@ -166,31 +212,51 @@ fn with_text(original: &Map<String, Value>, name: &str, text: &str) -> Option<Ma
     // An agent may prefer it to the text.
     fields.shift_remove("structuredContent");
     if let Some(errors) = fields.get_mut("stderr") {
-        clear(errors);
+        clear(errors, "");
     }
-    let unknown = unknown_fields(original, name);
-    let (first, last) = text.rsplit_once('\n').unwrap_or(("", text));
-    let (text, unknown) = match edited_fields(&unknown, last) {
-        Some(edited) if !unknown.is_empty() => (first, edited),
-        Some(_) | None => {
-            let mut cleared = unknown;
-            cleared.values_mut().for_each(clear);
-            (text, cleared)
-        }
-    };
-    fields.extend(unknown);
+    let text = write_fields(&mut fields, &unknown_fields(original, name), text);
     fields.insert(name.to_owned(), in_shape_of(original.get(name)?, text)?);
     Some(fields)
 }
 
-/// Removes the content of a value, which keeps its type.
-fn clear(value: &mut Value) {
+/// Writes `shown` fields, whose JSON is the last line of a text, as they are edited there. Without
+/// a JSON of the same names, they lose their content. Returns the text that is left.
+fn write_fields<'a>(
+    fields: &mut Map<String, Value>,
+    shown: &Map<String, Value>,
+    text: &'a str,
+) -> &'a str {
+    if shown.is_empty() {
+        return text;
+    }
+    let (first, last) = text.rsplit_once('\n').unwrap_or(("", text));
+    if let Some(edited) = edited_fields(shown, last) {
+        fields.extend(edited);
+        return first;
+    }
+    let mut cleared = shown.clone();
+    clear_fields(&mut cleared, last);
+    fields.retain(|name, _| cleared.contains_key(name) || !shown.contains_key(name));
+    fields.extend(cleared);
+    text
+}
+
+/// Removes the content of fields, which keep their types, and fields whose names are edited in
+/// their JSON.
+fn clear_fields(fields: &mut Map<String, Value>, edited: &str) {
+    if edited.starts_with('{') {
+        fields.retain(|name, _| edited.contains(&json!(name).to_string()));
+    }
+    fields.values_mut().for_each(|value| clear(value, edited));
+}
+
+fn clear(value: &mut Value, edited: &str) {
     match value {
         Value::Null | Value::Bool(_) => (),
         Value::Number(_) => *value = json!(0),
         Value::String(text) => text.clear(),
         Value::Array(items) => items.clear(),
-        Value::Object(fields) => fields.values_mut().for_each(clear),
+        Value::Object(fields) => clear_fields(fields, edited),
     }
 }
 
@@ -225,12 +291,12 @@ mod tests {
             (
                 json!({ "content": [{ "text": "g" }], "structuredContent": { "h": 1 } }),
                 "g\n{\"h\":1}",
-                Some(json!({ "content": [{ "type": "text", "text": "new" }] })),
+                Some(json!({ "content": [{ "text": "new" }] })),
             ),
             (
                 json!({ "content": [{ "text": "{\"h\": 1}" }], "structuredContent": { "h": 1 } }),
                 "{\"h\": 1}",
-                Some(json!({ "content": [{ "type": "text", "text": "new" }] })),
+                Some(json!({ "content": [{ "text": "new" }] })),
             ),
             (
                 json!({ "result": "i", "note": "j", "code": 200 }),

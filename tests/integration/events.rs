@@ -286,6 +286,42 @@ async fn each_hook_is_explained() {
     assert_eq!(answer["reason"], "no");
 }
 
+/// Diagnostics of a hook that prints an output on an event.
+async fn diagnostics(event: &str, mut input: Value, output: &Value) -> Value {
+    let upstream = Upstream::mock().await;
+    let hooks = hook::config(&[(event, hook::printing("hook", output))]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+    input["hook_event_name"] = json!(event);
+    let answer = gate.agent().report(&input, "explain=1").await.json();
+    answer["hookgate"]["hooks"][0]["diagnostics"].clone()
+}
+
+#[tokio::test]
+async fn a_decision_without_an_effect_on_its_event_is_reported() {
+    let denial = json!({ "decision": "deny", "reason": "r", "continue": false });
+    let harmless = json!({ "decision": "approve", "reason": "r", "continue": true,
+        "suppressOutput": true });
+    let input = json!({ "source": "startup" });
+
+    let found = diagnostics("SessionStart", input.clone(), &denial).await;
+    let detail = "no effect on SessionStart: `decision`, `continue`";
+    assert_eq!(found, json!([{ "code": "unknown_key", "detail": detail }]));
+
+    let found = diagnostics("SessionStart", input, &harmless).await;
+    assert!(found.as_array().is_none_or(Vec::is_empty), "{found}");
+}
+
+#[tokio::test]
+async fn a_replaced_result_without_an_effect_is_reported() {
+    let input = json!({ "tool_name": "t", "tool_input": {},
+        "tool_response": { "llmContent": "r", "returnDisplay": "r" } });
+    let output = json!({ "hookSpecificOutput": { "updatedToolOutput": "masked" } });
+
+    let found = diagnostics("AfterTool", input, &output).await;
+
+    assert_eq!(found[0]["code"], "unknown_key");
+}
+
 #[tokio::test]
 async fn a_matcher_selects_the_hooks_of_a_tool() {
     let upstream = Upstream::mock().await;

@@ -301,12 +301,12 @@ async fn all_that_a_model_may_read_of_a_result_is_shown_and_masked() {
         (
             json!([{ "type": "text", "text": "ok", "_meta": { "to": "ann@example.com" } }]),
             "ok\n{\"_meta\":{\"to\":\"[REDACTED:email]\"}}",
-            blocks("ok\n{\"_meta\":{\"to\":\"[REDACTED:email]\"}}"),
+            json!([{ "type": "text", "text": "ok", "_meta": { "to": "[REDACTED:email]" } }]),
         ),
         (
             json!([{ "type": "text", "text": "ann@example.com", "annotations": { "priority": 1 } }]),
             "[REDACTED:email]",
-            blocks("[REDACTED:email]"),
+            json!([{ "type": "text", "text": "[REDACTED:email]", "annotations": { "priority": 1 } }]),
         ),
         (
             json!({ "stdout": "ok", "stderr": "", "isImage": false, "n": 4_111_111_111_111_111_u64 }),
@@ -335,6 +335,74 @@ async fn all_that_a_model_may_read_of_a_result_is_shown_and_masked() {
         assert_eq!(updated, &claude);
         let shown = gate.json("seen.json")["tool_response"]["llmContent"].clone();
         assert_eq!(shown, codex);
+    }
+}
+
+#[tokio::test]
+async fn a_masked_list_of_a_result_keeps_its_elements() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: redact, detect: [email] }]\n";
+    let gate = TestGateway::start(&upstream, config).await;
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let image = json!({ "type": "image", "source": { "type": "base64", "data": "aGk=" } });
+    for result in [
+        json!({ "result": [{ "id": 1, "to": "ann@example.com" }, { "id": 2 }] }),
+        json!({ "content": ["to ann@example.com", "b"], "isError": false }),
+        json!({ "content": [text("to ann@example.com\n\nand b"), image, text("c")] }),
+        json!([text(""), image, text("ann@example.com")]),
+        json!([{ "type": "text", "text": "a", "links": ["ann@example.com"] }, image]),
+        json!({ "stdout": "a", "files": [{ "ann@example.com": 1 }], "other": "b" }),
+    ] {
+        let output = output(&gate, "claude", &ran("mcp__mail__read", &result)).await;
+
+        let masked = result
+            .to_string()
+            .replace("ann@example.com", "[REDACTED:email]");
+        let masked: Value = serde_json::from_str(&masked).unwrap();
+        let updated = &output["hookSpecificOutput"]["updatedToolOutput"];
+        assert_eq!(updated, &masked);
+    }
+}
+
+#[tokio::test]
+async fn a_hidden_result_is_one_text() {
+    let upstream = Upstream::mock().await;
+    let deny = json!({ "decision": "deny", "reason": "hidden" });
+    let hooks = hook::config(&[("AfterTool", hook::printing("deny", &deny))]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+    let blocks = json!([{ "type": "text", "text": "a" }, { "type": "image", "data": "aGk=" }]);
+    let event = ran("mcp__mail__read", &json!({ "content": blocks }));
+
+    let output = output(&gate, "claude", &event).await;
+
+    let updated = &output["hookSpecificOutput"]["updatedToolOutput"];
+    let hidden = json!({ "content": [{ "type": "text", "text": "hidden" }] });
+    assert_eq!(updated, &hidden);
+}
+
+#[tokio::test]
+async fn a_masked_name_of_a_field_leaves_the_result() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: redact, detect: [email, card] }]\n";
+    let gate = TestGateway::start(&upstream, config).await;
+    let number = 4_111_111_111_111_111_u64;
+    for (result, claude) in [
+        (
+            json!({ "stdout": "a", "ann@example.com": "b", "note": "c" }),
+            json!({ "stdout": "a\n{\"[REDACTED:email]\":\"b\",\"note\":\"c\"}", "note": "" }),
+        ),
+        (
+            json!({ "stdout": "a", "sent": { "ann@example.com": number, "n": number } }),
+            json!({
+                "stdout": "a\n{\"sent\":{\"[REDACTED:email]\":[REDACTED:card],\"n\":[REDACTED:card]}}",
+                "sent": { "n": 0 },
+            }),
+        ),
+    ] {
+        let output = output(&gate, "claude", &ran("mcp__mail__read", &result)).await;
+
+        let updated = &output["hookSpecificOutput"]["updatedToolOutput"];
+        assert_eq!(updated, &claude);
     }
 }
 

@@ -926,6 +926,27 @@ async fn a_choice_of_an_mcp_tool_in_a_namespace_is_that_of_its_declaration() {
 }
 
 #[tokio::test]
+async fn a_choice_of_a_hosted_tool_is_not_that_of_a_tool_in_a_namespace() {
+    let deny = "policies: [{ policy: tool_guard, deny: [mcp__files__web_search] }]\n";
+    let search = json!({ "type": "web_search" });
+    let list = json!({ "type": "allowed_tools", "mode": "required",
+        "tools": [search, { "type": "function", "name": "read" }] });
+    let tools = json!([search, function("read"), mcp_tool("web_search")]);
+    for choice in [search, list] {
+        let upstream = Upstream::mock().await;
+        let gateway = gateway(&upstream, deny).await;
+        let body = json!({ "model": "m", "input": [user("go")], "tools": tools,
+            "tool_choice": choice });
+
+        ask(&gateway, &body).await;
+
+        let request = upstream.requests()[0].json();
+        assert_eq!(request["tool_choice"], choice);
+        assert_eq!(request["tools"], json!([tools[0], tools[1]]));
+    }
+}
+
+#[tokio::test]
 async fn a_tool_of_an_mcp_server_has_the_name_that_hooks_of_codex_see() {
     let mut call = call_of(Some("mcp__codex_apps__calendar"));
     call["name"] = "_create_event".into();

@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 use super::{
     added_context::{AddedContext, render_context},
     diagnostic::{Diagnostic, DiagnosticCode},
+    output_part::OutputPart,
     reason::Reason,
 };
 use crate::{
@@ -314,6 +315,20 @@ impl HookOutput {
     }
 }
 
+/// Returns whether a field of outputs on all events would change what happens, but not on `event`.
+fn is_lost(key: &str, value: &Value, event: EventName) -> bool {
+    let part = match (key, value) {
+        ("continue", Value::Bool(false)) => OutputPart::Flow,
+        ("decision", value) => match Decision::deserialize(value) {
+            Ok(Decision::Deny) => OutputPart::Flow,
+            Ok(Decision::Ask) => OutputPart::Ask,
+            Ok(Decision::Allow) | Err(_) => return false,
+        },
+        _ => return false,
+    };
+    !event.honours(part)
+}
+
 fn is_blank(reason: &str) -> bool {
     reason.trim().is_empty()
 }
@@ -353,12 +368,14 @@ impl FieldReader {
             .flat_map(|part| part.specific_fields())
             .copied()
             .collect();
-        let is_known = |key: &str| {
-            HookOutput::FIELDS.contains(&key) || key == "clearContext" && honoured.contains(&key)
+        let is_known = |key: &str, value: &Value| {
+            HookOutput::FIELDS.contains(&key) && !is_lost(key, value, event)
+                || key == "clearContext" && honoured.contains(&key)
         };
         let is_set = |(_, value): &(&String, &Value)| !value.is_null();
-        let general = fields.iter().filter(is_set).map(|(key, _)| key.clone());
-        let general = general.filter(|key| !is_known(key));
+        let general = fields.iter().filter(is_set);
+        let general = general.filter(|(key, value)| !is_known(key, value));
+        let general = general.map(|(key, _)| key.clone());
         let specific = fields.get("hookSpecificOutput").and_then(Value::as_object);
         let specific = specific.into_iter().flatten().filter(is_set);
         let specific = specific

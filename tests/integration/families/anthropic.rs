@@ -480,3 +480,18 @@ async fn an_answer_that_pauses_does_not_end_the_turn() {
     assert_eq!(answer.json(), paused_answer());
     assert_eq!(upstream.requests().len(), 1);
 }
+
+#[tokio::test]
+async fn an_answer_without_content_passes() {
+    let hooks = hook::config(&[("AfterModel", hook::printing("seen", &json!({})))]);
+    let mut body = paused_answer();
+    body["content"] = Value::Null;
+    body["stop_reason"] = "end_turn".into();
+    let upstream = Upstream::answering(&body).await;
+    let gateway = FAMILY.gateway(&upstream, &hooks).await;
+
+    let answer = post(&gateway, "/v1/messages", &prompt()).await;
+
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.json(), body);
+}

@@ -80,11 +80,19 @@ fn error(family: Family, message: &str) -> Value {
     }
 }
 
-/// Each family with each event of an error that it has.
+/// Each family with each event of an error that it has, and those of llama.cpp.
 fn each_error(message: &str) -> Vec<(Family, Value)> {
     let errors = ALL.iter().map(|family| (*family, error(*family, message)));
     let own = json!({ "type": "error", "code": "server_error", "message": message, "param": null });
-    errors.chain([(Family::Responses, own)]).collect()
+    let bare = json!({ "code": 500, "message": message, "type": "server_error" });
+    let untyped = json!({ "error": bare });
+    let others = [
+        (Family::Responses, own),
+        (Family::Responses, untyped.clone()),
+        (Family::Anthropic, bare),
+        (Family::Anthropic, untyped),
+    ];
+    errors.chain(others).collect()
 }
 
 /// A model API that sends these streams in order.
@@ -150,6 +158,30 @@ async fn an_answer_that_an_error_ends_does_not_end_the_turn() {
             let last = events.last().unwrap().to_string();
             assert!(last.contains("boom"), "{family:?}: {last}");
         }
+    }
+}
+
+#[tokio::test]
+async fn an_error_without_the_type_of_an_event_is_named_as_one() {
+    let message = "Context size has been exceeded.";
+    let error = json!({ "code": 500, "message": message, "type": "server_error" });
+    for (family, event) in [
+        (Family::Anthropic, error.clone()),
+        (Family::Anthropic, json!({ "error": error })),
+        (Family::Responses, json!({ "error": error })),
+    ] {
+        let mut events = texts(family, &["Hello"]);
+        events.push(event);
+        let upstream = upstream(vec![events]).await;
+
+        let answer = ask(family, &upstream, REDACT).await;
+
+        let (name, data) = family::events(&answer).pop().unwrap();
+        let data: Value = serde_json::from_str(&data).unwrap();
+        assert_eq!(name, "error", "{family:?}");
+        assert_eq!(data["error"], error, "{family:?}");
+        let is_typed = data["type"] == "error";
+        assert_eq!(is_typed, family == Family::Anthropic, "{data}");
     }
 }
 

@@ -13,7 +13,7 @@ use crate::dialect::{
         response::document::ResponseDocument,
     },
     openai_responses::{
-        fields::{CONTENT, ERROR, OUTPUT, OUTPUT_TEXT, TYPE, parse},
+        fields::{CONTENT, ERROR, ID, OUTPUT, OUTPUT_TEXT, TYPE, parse},
         response::response_labels::visit_response,
     },
 };
@@ -88,7 +88,8 @@ fn last_response(end: &[Bytes]) -> Result<Option<Document>> {
         return Ok(None);
     };
     let last = parse(data.clone())?;
-    let response = if last.has(TYPE) {
+    // The event of an error may have no type.
+    let response = if last.has(TYPE) || !last.has(ID) {
         last.child(&["response"])?
     } else {
         Some(last)

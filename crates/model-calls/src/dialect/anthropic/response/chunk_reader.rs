@@ -103,7 +103,7 @@ impl ReadChunks for MessageReader {
             return Err(no_message());
         }
         check_fields(&event)?;
-        let events = ChunkEvents::new(&event.document, data)?;
+        let events = ChunkEvents::new(&event.document, event.document.to_bytes())?;
         match event.kind {
             MessageEventKind::MessageStart => self.read_message(&event, events).map(Some),
             MessageEventKind::BlockStart => self.read_start(&event, events),

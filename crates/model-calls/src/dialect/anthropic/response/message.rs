@@ -86,9 +86,13 @@ fn read_form(message: &Document) -> Result<Document> {
     Ok(form)
 }
 
+/// Returns the blocks of a message. Ollama sends `null` for an empty list.
 fn content(message: &Document) -> Result<Vec<Document>> {
     let content = message.children(CONTENT)?;
-    content.ok_or_else(|| field_error("content", "a list of blocks"))
+    if content.is_none() && !message.has(CONTENT) {
+        return Err(field_error("content", "a list of blocks"));
+    }
+    Ok(content.unwrap_or_default())
 }
 
 /// Returns the first candidate and its parts.

@@ -4,9 +4,10 @@ use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    anthropic::fields::{parse_strict, type_of},
-    document::{Document, integer},
+    anthropic::fields::{ERROR, TYPE, parse_strict, type_of},
+    document::{Document, integer, to_document},
     error::{Result, field_error},
+    google::response::ending_error::is_error,
     sse_event::{check_event_name, write_named_event},
 };
 
@@ -50,7 +51,7 @@ impl MessageEvent {
     /// Fails if parsers could disagree about it, if its type cannot be the name of an event, for a
     /// whole message, and if an event of a block has no index.
     pub fn read(data: &Bytes) -> Result<Self> {
-        let document = parse_strict(data.clone())?;
+        let document = with_error_type(parse_strict(data.clone())?)?;
         let name = type_of(&document)?;
         check_event_name(&name)?;
         let kind = match name.as_str() {
@@ -141,4 +142,20 @@ impl MessageEvent {
     pub fn write(&self, out: &mut BytesMut) {
         write_named_event(out, &self.name, &self.document.to_bytes());
     }
+}
+
+/// Returns the event of an error in the form of the API. Of some servers, such as llama.cpp, its
+/// type is that of the error, or absent.
+fn with_error_type(event: Document) -> Result<Document> {
+    let error = match event.string(TYPE)? {
+        Some(named) if named.ends_with("_error") => Some(event.to_bytes()),
+        Some(_) => None,
+        None => event.bytes_of(ERROR)?.filter(|error| is_error(error)),
+    };
+    let Some(error) = error else {
+        return Ok(event);
+    };
+    let mut written = to_document(&json!({ "type": "error" }))?;
+    written.set_bytes(ERROR, error)?;
+    Ok(written)
 }

@@ -53,8 +53,13 @@ fn read_selection(body: &Document, declarations: &Declarations) -> Result<Value>
 }
 
 /// Returns the names of a chosen tool in the content form: a choice does not have its namespace.
+/// Other tools are chosen by their type, which a tool in a namespace may have as its name.
 fn chosen_names(choice: &Document, declarations: &Declarations) -> Result<Vec<String>> {
     let name = chosen_name(choice)?;
+    let kind = ToolCallKind::of_declaration(choice)?;
+    if kind.is_none_or(|kind| kind.fixed_name().is_some()) {
+        return Ok(vec![name]);
+    }
     let names: Vec<String> = declarations.names_of(&name).map(str::to_owned).collect();
     Ok(if names.is_empty() { vec![name] } else { names })
 }

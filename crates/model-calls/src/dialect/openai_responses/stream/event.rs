@@ -6,7 +6,7 @@ use crate::dialect::{
     document::{Document, first_byte, integer},
     error::{Result, field_error},
     openai_responses::{
-        fields::{ITEM, TYPE, parse},
+        fields::{ERROR, ITEM, TYPE, parse},
         response::item::{CompleteText, ItemSlot, item_texts, text_field},
     },
     sse_event::check_event_name,
@@ -145,13 +145,17 @@ impl StreamEvent {
     }
 }
 
-/// Returns the type of an event, and its class.
+/// Returns the type of an event, and its class. The error of some servers, such as llama.cpp, has
+/// no type.
 ///
 /// # Errors
 ///
 /// Fails if it has no type, or one that cannot be the name of an event.
 pub fn classify(document: &Document) -> Result<(String, EventClass)> {
-    let name = document.string(TYPE)?;
+    let mut name = document.string(TYPE)?;
+    if name.is_none() && first_byte(document, ERROR)? == Some(b'{') {
+        name = Some("error".to_owned());
+    }
     let name = name.ok_or_else(|| field_error("type", "the type of an event"))?;
     check_event_name(&name)?;
     let class = match name.as_str() {
