@@ -228,3 +228,19 @@ async fn content_has_no_secret_that_parts_escapes_or_tokens_spell() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_watch_is_refused_while_the_trace_is_off() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, "trace: { exchanges: 0 }\n").await;
+
+    let body = json!({ "minutes": 5, "reason": "ticket 7" }).to_string();
+    let watched = gateway.operator().post("/sessions/ci/watch", body).await;
+
+    assert_eq!(watched.status, 400, "{}", watched.text());
+    assert!(
+        watched.text().contains("trace.exchanges"),
+        "{}",
+        watched.text()
+    );
+}
