@@ -40,7 +40,7 @@ pub enum ContentReason {
 }
 
 /// Masked content of one call.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct StoredContent {
     /// Request id of the call.
     #[schema(value_type = String)]
@@ -126,7 +126,8 @@ impl Default for ContentStore {
 }
 
 impl ContentStore {
-    /// Applies the settings of a config. `patterns` are masked like what detectors find.
+    /// Applies the settings of a config, also to content that is kept. `patterns` are masked like
+    /// what detectors find.
     pub(crate) fn configure(&self, settings: &ContentSettings, patterns: &MaskPatterns) {
         self.memory.set_limit(settings.memory);
         let mut state = self.state.lock();
@@ -135,6 +136,7 @@ impl ContentStore {
             state.patterns.clone_from(patterns);
             state.mask = None;
         }
+        self.shorten_retention(&mut state);
         while self.memory.used() > settings.memory && self.evict_oldest(&mut state) {}
     }
 
@@ -162,19 +164,23 @@ impl ContentStore {
         self.pending.notified().await;
     }
 
-    /// Masks and keeps what is queued, and removes content whose retention is over.
-    pub(crate) fn maintain(&self) {
-        self.mask_pending();
+    /// Masks and keeps what is queued, and removes content whose retention is over. Returns the
+    /// number of contents that do not fit.
+    pub(crate) fn maintain(&self) -> usize {
+        let dropped = self.mask_pending();
         self.remove_expired(&mut self.state.lock());
+        dropped
     }
 
-    /// Masks and keeps what is queued. Takes milliseconds for each megabyte.
-    pub(crate) fn mask_pending(&self) {
+    /// Masks and keeps what is queued. Takes milliseconds for each megabyte. Returns the number of
+    /// contents that do not fit.
+    pub(crate) fn mask_pending(&self) -> usize {
+        let mut dropped = 0;
         loop {
             let (raw, settings) = {
                 let mut state = self.state.lock();
                 let Some(raw) = state.pending.pop_front() else {
-                    return;
+                    return dropped;
                 };
                 (raw, state.settings)
             };
@@ -182,7 +188,7 @@ impl ContentStore {
             let until = milliseconds(SystemTime::now() + settings.retention);
             let content = StoredContent::new(&raw, mask.as_ref(), until);
             drop(raw.bytes);
-            self.keep(content);
+            dropped += usize::from(!self.keep(content));
         }
     }
 
@@ -200,20 +206,39 @@ impl ContentStore {
         found.map(|(content, _)| Arc::clone(content))
     }
 
-    fn keep(&self, content: StoredContent) {
+    /// Keeps content. Returns `false` if it does not fit, even without other content.
+    fn keep(&self, content: StoredContent) -> bool {
         let bytes = content.bytes();
-        loop {
-            if self.memory.try_add(bytes) {
-                break;
-            }
-            if !self.evict_oldest(&mut self.state.lock()) {
-                return;
+        while !self.memory.try_add(bytes) {
+            let fits = bytes + self.memory.in_flight() <= self.memory.limit();
+            if !fits || !self.evict_oldest(&mut self.state.lock()) {
+                return false;
             }
         }
         let mut state = self.state.lock();
         state.next_expiry = state.next_expiry.min(content.until_ms);
         state.stored.push_back((Arc::new(content), bytes));
         self.remove_expired(&mut state);
+        true
+    }
+
+    /// Removes content that the settings do not keep any more, and sets the end of the other to
+    /// that of new content if it is later.
+    fn shorten_retention(&self, state: &mut ContentState) {
+        let settings = state.settings;
+        let latest = milliseconds(SystemTime::now() + settings.retention);
+        state.stored.retain_mut(|(content, bytes)| {
+            if content.until_ms > latest {
+                let content = Arc::make_mut(content);
+                (content.until, content.until_ms) = (rfc3339_ms(latest), latest);
+            }
+            let is_kept = content.because.applies(&settings);
+            if !is_kept {
+                self.memory.release(*bytes);
+            }
+            is_kept
+        });
+        state.next_expiry = state.next_expiry.min(latest);
     }
 
     fn remove_expired(&self, state: &mut ContentState) {
@@ -248,6 +273,17 @@ impl ContentStore {
             state.mask = full_mask(&state.patterns).ok();
         }
         state.mask.clone()
+    }
+}
+
+impl ContentReason {
+    /// Returns whether content is kept for this reason. A watch does not depend on settings.
+    fn applies(self, settings: &ContentSettings) -> bool {
+        match self {
+            Self::Watched => true,
+            Self::DeniedOrEdited => settings.denied_or_edited,
+            Self::Sampled => settings.sample > 0.0,
+        }
     }
 }
 
