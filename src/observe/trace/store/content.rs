@@ -10,6 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use serde::Serialize;
+use serde_json::Value;
 use stream_redact::Mask;
 use tokio::sync::Notify;
 use utoipa::ToSchema;
@@ -65,6 +66,9 @@ pub struct StoredContent {
     /// list if the agent received an error or nothing in its place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_answer: Option<MaskedBody>,
+    /// Number of chunks before each round.
+    #[serde(skip)]
+    round_starts: Vec<usize>,
     #[serde(skip)]
     until_ms: u64,
 }
@@ -78,6 +82,8 @@ pub(crate) struct RawContent {
     pub(crate) request: Option<Bytes>,
     pub(crate) upstream_request: Option<Bytes>,
     pub(crate) answer: RawAnswer,
+    /// Number of chunks of the answer before each round.
+    pub(crate) round_starts: Vec<usize>,
     pub(crate) agent_answer: RawAnswer,
     /// Its bytes, which are counted as in flight until it is masked.
     pub(crate) bytes: InFlightBytes,
@@ -288,6 +294,22 @@ impl ContentReason {
 }
 
 impl StoredContent {
+    /// Returns the chunks of the model's answer in each round that has some; none if they are not
+    /// kept.
+    pub fn answers(&self) -> Vec<Vec<Value>> {
+        let body = self.answer.as_ref().and_then(MaskedBody::value);
+        let Some(Value::Array(mut chunks)) = body else {
+            return Vec::new();
+        };
+        let mut rounds = VecDeque::new();
+        for start in self.round_starts.iter().rev() {
+            rounds.push_front(chunks.split_off(chunks.len().min(*start)));
+        }
+        rounds.push_front(chunks);
+        rounds.retain(|round| !round.is_empty());
+        rounds.into()
+    }
+
     fn new(raw: &RawContent, mask: Option<&Mask>, until_ms: u64) -> Self {
         let mask_one = |body: &Bytes| mask_body(mask, body);
         let is_edited = raw.agent_answer.hash.finish() != raw.answer.hash.finish();
@@ -300,6 +322,7 @@ impl StoredContent {
             upstream_request: raw.upstream_request.as_ref().map(mask_one),
             answer: (raw.answer.bytes > 0).then(|| raw.answer.masked(mask)),
             agent_answer: is_edited.then(|| raw.agent_answer.masked(mask)),
+            round_starts: raw.round_starts.clone(),
             until_ms,
         }
     }
@@ -312,7 +335,11 @@ impl StoredContent {
             &self.agent_answer,
         ];
         let bodies = bodies.into_iter().flatten().map(MaskedBody::heap_bytes);
-        size_of::<Self>() + self.session.capacity() + self.until.capacity() + bodies.sum::<usize>()
+        size_of::<Self>()
+            + self.session.capacity()
+            + self.until.capacity()
+            + self.round_starts.capacity() * size_of::<usize>()
+            + bodies.sum::<usize>()
     }
 }
 
@@ -335,6 +362,11 @@ impl RawAnswer {
             (Some(chunks), Some(kept)) => chunks.push(kept),
             (chunks, _) => *chunks = None,
         }
+    }
+
+    /// Returns the number of chunks that are kept.
+    pub(crate) fn kept_chunks(&self) -> usize {
+        self.chunks.as_ref().map_or(0, Vec::len)
     }
 
     /// Masks the chunks as one JSON array.
