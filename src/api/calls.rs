@@ -165,7 +165,7 @@ pub(super) async fn stream_calls(
     request_body = WatchRequest,
     responses(
         (status = 200, description = "The session is watched.", body = SessionWatch),
-        (status = 400, description = "A field is missing or out of range.", body = GoogleError), AdminErrors))]
+        (status = 400, description = "A field is missing or out of range, or the trace is off.", body = GoogleError), AdminErrors))]
 pub(super) async fn watch_session(
     State(app): State<App>,
     Path(session): Path<String>,

@@ -2,6 +2,7 @@
 
 mod append;
 mod tags;
+mod values;
 
 use std::{
     borrow::Cow,
@@ -16,7 +17,7 @@ use serde::{
 };
 use serde_json::{Map, Number, Value, json};
 use serde_saphyr::{
-    DuplicateKeyPolicy, Location, MessageFormatter, Spanned, Tagged, UserMessageFormatter,
+    DuplicateKeyPolicy, Location, MessageFormatter, Span, Spanned, Tagged, UserMessageFormatter,
 };
 
 use super::source_span::{Problem, SourceSpan};
@@ -38,6 +39,8 @@ pub(crate) struct SpannedYaml {
 struct YamlNode {
     content: YamlContent,
     position: Position,
+    /// Place of the value in the text, that of an anchor for an alias.
+    source: Span,
     /// The tag that is written, in its full form.
     tag: Option<String>,
 }
@@ -75,12 +78,15 @@ impl SpannedYaml {
             budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
         };
         let files = vec![file.to_owned()];
-        match serde_saphyr::from_str_with_options(text, options) {
-            Ok(root) => Ok(Self {
-                files,
-                root,
-                moves: Vec::new(),
-            }),
+        match serde_saphyr::from_str_with_options::<YamlNode>(text, options) {
+            Ok(mut root) => {
+                root.restore_numbers(text);
+                Ok(Self {
+                    files,
+                    root,
+                    moves: Vec::new(),
+                })
+            }
             Err(error) => {
                 let start = Position {
                     file: 0,
@@ -114,15 +120,6 @@ impl SpannedYaml {
     /// Returns whether the document has no value, or only `null`.
     pub(crate) const fn is_empty(&self) -> bool {
         matches!(self.root.content, YamlContent::Leaf(Value::Null))
-    }
-
-    /// Returns the document without positions. An empty one is an empty mapping; of
-    /// duplicate keys, the last one is kept.
-    pub(crate) fn value(&self) -> Value {
-        match self.root.value() {
-            Value::Null => Value::Object(Map::new()),
-            value => value,
-        }
     }
 
     /// Returns the position of the value at a JSON pointer, or of the closest value
@@ -223,17 +220,6 @@ impl YamlNode {
         }
     }
 
-    fn value(&self) -> Value {
-        match &self.content {
-            YamlContent::Leaf(value) => value.clone(),
-            YamlContent::List(items) => items.iter().map(Self::value).collect(),
-            YamlContent::Map(entries) => {
-                let pair = |entry: &YamlEntry| (entry.key.clone(), entry.value.value());
-                entries.iter().map(pair).collect()
-            }
-        }
-    }
-
     fn duplicates(&self, files: &[PathBuf], problems: &mut Vec<Problem>) {
         let entries = match &self.content {
             YamlContent::Leaf(_) => return,
@@ -307,6 +293,7 @@ impl<'de> Deserialize<'de> for YamlNode {
         Ok(Self {
             content,
             position: spanned.referenced.into(),
+            source: spanned.defined.span(),
             tag,
         })
     }
@@ -354,7 +341,6 @@ impl<'de> Visitor<'de> for YamlVisitor {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<YamlContent, E> {
-        // Parsed from its decimal text, so that `1e3` becomes an integer.
         let number: Result<Number, _> = value.to_string().parse();
         number
             .map(|number| YamlContent::Leaf(Value::Number(number)))

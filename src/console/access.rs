@@ -116,7 +116,8 @@ fn rejected_login(error: AuthError, next: &str) -> Response {
 
 /// Returns a path of the console. Other targets of a redirect are replaced.
 fn local_target(next: &str) -> &str {
-    let is_local = next.starts_with(START) && !next.contains(['\\', '\r', '\n']);
+    let is_refused = |char: char| char == '\\' || char.is_control();
+    let is_local = next.starts_with(START) && !next.contains(is_refused);
     if is_local { next } else { START }
 }
 

@@ -55,8 +55,8 @@ pub fn view_content(
 ///
 /// # Errors
 ///
-/// Returns an error if the user is no investigator, minutes or a text are out of range, or the
-/// decision log cannot be written.
+/// Returns an error if the user is no investigator, the trace is off, minutes or a text are out of
+/// range, or the decision log cannot be written.
 pub fn watch(
     app: &App,
     principal: &AdminPrincipal,
@@ -65,6 +65,7 @@ pub fn watch(
     (minutes, reason): (u64, String),
 ) -> Result<SessionWatch, ApiError> {
     require_investigator(principal)?;
+    require_trace(app)?;
     let is_too_long = |name: &str| name.len() > MAX_NAME_BYTES;
     if is_too_long(&session) || caller.as_deref().is_some_and(is_too_long) {
         let message = format!("session and `caller` must have at most {MAX_NAME_BYTES} bytes");
@@ -131,6 +132,16 @@ fn require_investigator(principal: &AdminPrincipal) -> Result<(), ApiError> {
     }
     let message = "the role `investigator` is required";
     Err(ApiError::new(ErrorReason::RoleRequired, message))
+}
+
+/// Refuses a watch of which nothing could be kept.
+fn require_trace(app: &App) -> Result<(), ApiError> {
+    let snapshot = app.snapshot();
+    if snapshot.arms().any(|arm| arm.config.trace.exchanges > 0) {
+        return Ok(());
+    }
+    let message = "the trace is off (`trace.exchanges: 0`), so no content can be kept";
+    Err(ApiError::new(ErrorReason::BadConfig, message))
 }
 
 fn record_view(app: &App, record: ViewRecord) -> Result<(), ApiError> {

@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     dialect::{self, Api},
-    observe::trace::{CallRecord, MaskedBody, StoredContent},
+    observe::trace::{CallRecord, StoredContent},
+    session::SessionSource,
 };
 
 /// Fields of an action with the answers to its first requests.
@@ -12,6 +13,9 @@ const ANSWER_FIELDS: [&str; 2] = ["answer", "then"];
 
 /// Answers that an action can have.
 pub const MAX_ANSWERS: usize = ANSWER_FIELDS.len();
+
+/// Header with the name of a session.
+const SESSION_HEADER: &str = "x-hookgate-session";
 
 /// Version that requests of the Messages API must name.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
@@ -21,13 +25,25 @@ const ANTHROPIC_VERSION: &str = "2023-06-01";
 pub struct RecordedCall {
     /// Path and query of the request.
     pub path: String,
-    /// Headers that the API requires, the caller's name as its key, and `User-Agent`.
+    /// Headers that the API requires, the caller's name as its key, `User-Agent`, and the name of
+    /// the session if it has one.
     pub headers: Map<String, Value>,
     /// Masked request, in the form of its API.
     pub request: Value,
     /// Masked answer of the model API to each request within the call, in order: an object, or
     /// the list of its chunks.
-    pub answers: Vec<Value>,
+    answers: Vec<Value>,
+    /// Answers that its action does not have.
+    pub missing_answers: Option<MissingAnswers>,
+}
+
+/// Answers of a call that its action does not have.
+#[derive(Debug, Clone, Copy)]
+pub enum MissingAnswers {
+    /// All, because they are not kept.
+    All,
+    /// Those behind the first [`MAX_ANSWERS`] of this number.
+    Further(usize),
 }
 
 impl RecordedCall {
@@ -35,12 +51,12 @@ impl RecordedCall {
     pub fn new(call: &CallRecord, content: &StoredContent) -> Option<Self> {
         let api = Api::named(call.dialect)?;
         let request = content.request.as_ref()?.value()?;
-        let answers = content.answer.as_ref().and_then(MaskedBody::value);
         let is_stream = if api.is_google() {
             call.method.starts_with("stream")
         } else {
             request.get("stream") == Some(&Value::Bool(true))
         };
+        let answers = answers(content, is_stream);
         Some(Self {
             path: path(api, call.method, &call.requested_model)?,
             headers: headers(api, call),
@@ -48,7 +64,8 @@ impl RecordedCall {
                 Api::CodeAssist => json!({ "model": *call.requested_model, "request": request }),
                 _ => request,
             },
-            answers: rounds(answers.as_ref(), is_stream),
+            missing_answers: missing_answers(content, answers.len()),
+            answers,
         })
     }
 
@@ -77,10 +94,13 @@ fn headers(api: Api, call: &CallRecord) -> Map<String, Value> {
     };
     let version = (api == Api::Anthropic).then(|| ANTHROPIC_VERSION.to_owned());
     let agent = Some(call.agent.to_string()).filter(|agent| !agent.is_empty());
+    let found = call.detail.as_ref().and_then(|detail| detail.session_match);
+    let is_named = found.is_some_and(|found| found.source != SessionSource::History.as_str());
     let headers = [
         ("anthropic-version", version),
         (key, (!call.caller.is_empty()).then_some(value)),
         ("user-agent", agent),
+        (SESSION_HEADER, is_named.then(|| call.session.to_string())),
     ];
     let headers = headers.into_iter();
     let present = headers.filter_map(|(name, value)| Some((name.to_owned(), json!(value?))));
@@ -106,33 +126,26 @@ fn path(api: Api, method: &str, model: &str) -> Option<String> {
     }
 }
 
-/// Splits the chunks of all rounds into the answers of each. A round ends with a chunk that
-/// has a finish reason.
-fn rounds(answers: Option<&Value>, is_stream: bool) -> Vec<Value> {
-    let chunks = answers.and_then(Value::as_array);
-    let mut rounds: Vec<Vec<Value>> = Vec::new();
-    let mut has_ended = true;
-    for chunk in chunks.into_iter().flatten() {
-        // Chunks of text have the envelope of Code Assist.
-        let chunk = chunk.get("response").unwrap_or(chunk);
-        if std::mem::replace(&mut has_ended, is_last(chunk)) {
-            rounds.push(Vec::new());
-        }
-        if let Some(round) = rounds.last_mut() {
-            round.push(chunk.clone());
-        }
+/// Returns what an action lacks of this number of answers.
+fn missing_answers(content: &StoredContent, answers: usize) -> Option<MissingAnswers> {
+    match answers {
+        0 => content.answer.as_ref().map(|_| MissingAnswers::All),
+        _ => (answers > MAX_ANSWERS).then_some(MissingAnswers::Further(answers)),
     }
-    let answer = |chunks: Vec<Value>| match (is_stream, chunks.first()) {
-        (false, Some(whole)) => whole.clone(),
-        _ => Value::Array(chunks),
-    };
-    rounds.into_iter().map(answer).collect()
 }
 
-fn is_last(chunk: &Value) -> bool {
-    let reason = chunk.pointer("/candidates/0/finishReason");
-    let reason = reason.or_else(|| chunk.pointer("/candidates/0/finish_reason"));
-    reason.is_some()
+/// Returns the answers to the requests of all rounds.
+fn answers(content: &StoredContent, is_stream: bool) -> Vec<Value> {
+    // Chunks of text have the envelope of Code Assist.
+    let inner = |chunk: Value| chunk.get("response").cloned().unwrap_or(chunk);
+    let answer = |chunks: Vec<Value>| {
+        let mut chunks = chunks.into_iter().map(inner);
+        match chunks.next() {
+            Some(whole) if !is_stream => whole,
+            first => first.into_iter().chain(chunks).collect(),
+        }
+    };
+    content.answers().into_iter().map(answer).collect()
 }
 
 #[cfg(test)]

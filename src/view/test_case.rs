@@ -1,20 +1,20 @@
 //! Cases for `hookgate test`, made of calls whose content is kept.
 
-use std::path::{PathBuf, absolute};
+use std::path::{Path, PathBuf, absolute};
 
 use serde_json::{Map, Value, json};
 
-use super::recorded_call::RecordedCall;
+use super::recorded_call::{MissingAnswers, RecordedCall};
 use crate::{
-    config::{Config, to_yaml},
+    config::{Config, SpannedYaml, to_yaml},
     event::{Action, EventName},
     invisible_char::is_hidden,
     observe::{
         recorder::ExchangeAction,
-        trace::{CallRecord, DenialGroup, StoredContent, TracedEvent, TracedRun},
+        trace::{CallRecord, DenialGroup, RulePosition, StoredContent, TracedEvent, TracedRun},
     },
     proof::policy_denies,
-    state::App,
+    state::{App, Snapshot},
 };
 
 /// The config of a bundle, seen from its folder of tests.
@@ -33,7 +33,7 @@ pub enum RuleSource {
 
 impl RuleSource {
     /// Returns the source of a config's policies and hooks.
-    pub fn of(config: &Config) -> Self {
+    fn of(config: &Config) -> Self {
         if !config.layers.is_empty() {
             return Self::Bundles;
         }
@@ -48,37 +48,72 @@ impl RuleSource {
 pub struct ContentCase {
     /// The file as YAML.
     pub yaml: String,
-    /// True if labels are in the place of secrets, by which a rule may have decided.
-    pub is_masked: bool,
-    /// True if an earlier call of the session has the decision.
-    pub repeats_decision: bool,
-    /// Number of answers of the model API, of which the file has the first ones.
-    pub answers: usize,
-    /// True if `request_limits` denied it, perhaps by what the session had used.
-    pub is_limited: bool,
+    /// Source of the policies and hooks under which it runs.
+    pub source: RuleSource,
+    /// Reasons why it may end otherwise than the call.
+    pub differences: Vec<CaseDifference>,
+}
+
+/// Reason why a case may end otherwise than its call.
+#[derive(Debug, Clone, Copy)]
+pub enum CaseDifference {
+    /// Labels are in the place of secrets, by which a rule may have decided.
+    MaskedContent,
+    /// An earlier call of the session has the decision.
+    RepeatedDecision,
+    /// The file does not have all answers of the model API.
+    MissingAnswers(MissingAnswers),
+    /// `request_limits` denied the call, perhaps by what the session had used.
+    RequestLimits,
+    /// The file has a value that `hookgate test` cannot read, such as the number `1e400`.
+    UnreadableValue,
 }
 
 /// Returns a case with the request and the answers of a call, and its verdict. `None` if the
-/// content holds no request.
+/// content holds no request, or an error ended the call before a policy or hook had decided.
 pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Option<ContentCase> {
-    let verdict = verdict(call).as_str();
+    let verdict = verdict(call)?.as_str();
     let name = format!("call {} ends with {verdict}", call.id);
     let mut case = Map::from_iter([("name".to_owned(), json!(name))]);
     let recorded = RecordedCall::new(call, content)?;
-    let answers = recorded.answers.len();
+    let mut differences = differences(call, content, recorded.missing_answers);
     case.extend(recorded.into_fields("request"));
     case.insert("expect".to_owned(), json!({ "verdict": verdict }));
-    let bodies = [&content.request, &content.answer];
+    let rule = call.decided_by();
+    let rule = rule.and_then(|rule| Some((rule.name, rule.at?)));
+    let source = RuleSource::of(&with_rule(&app.snapshot(), rule).config);
+    let yaml = file(&source, case);
+    let is_unreadable = SpannedYaml::parse(&yaml, Path::new("")).is_err();
+    differences.extend(is_unreadable.then_some(CaseDifference::UnreadableValue));
     Some(ContentCase {
-        yaml: file(app, case),
-        is_masked: bodies
-            .into_iter()
-            .flatten()
-            .any(|body| !body.masked.is_empty()),
-        repeats_decision: call.repeats_decision(),
-        answers,
-        is_limited: call.events().iter().any(is_limited),
+        yaml,
+        source,
+        differences,
     })
+}
+
+/// Returns the snapshot of the config that has a rule: that of a rollout if only it has the rule.
+fn with_rule<'a>(snapshot: &'a Snapshot, rule: Option<(&str, &RulePosition)>) -> &'a Snapshot {
+    let has_rule = |arm: &&Snapshot| rule.is_some_and(|(name, at)| arm.trace.has_rule(name, at));
+    snapshot.arms().find(has_rule).unwrap_or(snapshot)
+}
+
+fn differences(
+    call: &CallRecord,
+    content: &StoredContent,
+    missing: Option<MissingAnswers>,
+) -> Vec<CaseDifference> {
+    let mut bodies = [&content.request, &content.answer].into_iter().flatten();
+    let is_masked = bodies.any(|body| !body.masked.is_empty());
+    let is_limited = call.events().iter().any(is_limited);
+    let repeats = call.repeats_decision();
+    let found = [
+        is_masked.then_some(CaseDifference::MaskedContent),
+        repeats.then_some(CaseDifference::RepeatedDecision),
+        missing.map(CaseDifference::MissingAnswers),
+        is_limited.then_some(CaseDifference::RequestLimits),
+    ];
+    found.into_iter().flatten().collect()
 }
 
 /// Returns whether `request_limits` denied a request.
@@ -95,8 +130,9 @@ fn is_limited(event: &TracedEvent) -> bool {
 }
 
 /// Returns the verdict that a trial of the call has: the strictest of its events, and `deny` if
-/// a policy removed a call of a tool, or if the denial of an earlier call was repeated.
-fn verdict(call: &CallRecord) -> Action {
+/// a policy removed a call of a tool, or if the denial of an earlier call was repeated. `None` if an
+/// error ended the call before a decision.
+fn verdict(call: &CallRecord) -> Option<Action> {
     let verdicts = call.events().iter().filter_map(|event| event.verdict);
     let rules = call.events().iter().flat_map(|event| &event.rules);
     let runs = rules.filter_map(TracedRun::asked);
@@ -104,7 +140,8 @@ fn verdict(call: &CallRecord) -> Action {
     let is_repeated = call.action == ExchangeAction::Deny && call.repeats_decision();
     let verdicts = verdicts.chain(removals.map(|_| Action::Deny));
     let verdicts = verdicts.chain(is_repeated.then_some(Action::Deny));
-    verdicts.max().unwrap_or(Action::Proceed)
+    let strictest = verdicts.max().unwrap_or(Action::Proceed);
+    (strictest > Action::Proceed || call.error.is_none()).then_some(strictest)
 }
 
 /// A file of one case, made of the name of a denied tool alone.
@@ -112,6 +149,8 @@ fn verdict(call: &CallRecord) -> Action {
 pub struct NamedCase {
     /// The file as YAML.
     pub yaml: String,
+    /// Source of the policies and hooks under which it runs.
+    pub source: RuleSource,
     /// True if it passes as it is; `None` if a hook decides, which is not run for this.
     pub passes: Option<bool>,
 }
@@ -134,16 +173,19 @@ pub async fn from_names(app: &App, group: &DenialGroup) -> Option<NamedCase> {
         return None;
     };
     let snapshot = app.snapshot();
-    let (engine, config) = (&snapshot.engine, &snapshot.config);
-    let denied = policy_denies(engine, config, &group.rule, group.event, fields);
+    let rule = group.at.as_ref().map(|at| (&*group.rule, at));
+    let arm = with_rule(&snapshot, rule);
+    let denied = policy_denies(&arm.engine, &arm.config, &group.rule, group.event, fields);
+    let source = RuleSource::of(&arm.config);
     Some(NamedCase {
         passes: denied.await,
-        yaml: file(app, case),
+        yaml: file(&source, case),
+        source,
     })
 }
 
-fn file(app: &App, case: Map<String, Value>) -> String {
-    let config = match RuleSource::of(&app.snapshot().config) {
+fn file(source: &RuleSource, case: Map<String, Value>) -> String {
+    let config = match source {
         RuleSource::File(path) => Some(path.display().to_string()),
         RuleSource::Bundles => Some(CONFIG_OF_BUNDLE.to_owned()),
         RuleSource::CommandLine => None,
@@ -154,8 +196,9 @@ fn file(app: &App, case: Map<String, Value>) -> String {
     file.insert("cases".to_owned(), cases);
     let file = Value::Object(file);
     let yaml = to_yaml(&file);
-    if yaml.contains(is_hidden) {
-        // A page shows such characters as the escapes that JSON has, and JSON is YAML.
+    let read = SpannedYaml::parse(&yaml, Path::new(""));
+    if yaml.contains(is_hidden) || read.is_ok_and(|read| read.value() != file) {
+        // JSON, which is YAML, has escapes for such characters, and each number as it was sent.
         return format!("{file:#}");
     }
     yaml

@@ -4,6 +4,7 @@ mod access;
 mod call_links;
 mod call_page;
 mod calls;
+mod generated_tests;
 mod live_access;
 mod pages;
 mod trials;

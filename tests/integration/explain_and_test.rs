@@ -57,6 +57,25 @@ fn every_example_passes_its_cases() {
 }
 
 #[test]
+fn numbers_of_cases_are_as_they_are_written() {
+    let cases = "\
+policies: [{ policy: tool_guard, rules: [{ tool: pay, argument: /n, matches: '^[0-9]+$' }] }]
+limits: { body: 1e6 }
+cases:
+  - name: a number with a decimal point
+    event: { hook_event_name: BeforeTool, tool_name: pay, tool_input: { n: 1.0 } }
+    expect: { verdict: deny }
+  - name: an integer
+    event: { hook_event_name: BeforeTool, tool_name: pay, tool_input: { n: 0x10 } }
+    expect: { verdict: proceed }
+";
+
+    let (code, out, errors) = test(cases);
+
+    assert_eq!(code, 0, "{out}\n{errors}");
+}
+
+#[test]
 fn callers_with_tokens_authenticate_by_name() {
     // The public key of RFC 8037, appendix A.
     let jwks = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;

@@ -17,16 +17,16 @@ use crate::{
         page::Page,
         pages::{
             call::{NO_CONTENT_OF_EVENTS, unknown_call},
-            try_it::omitted_answers,
+            try_it::missing_answers,
         },
     },
     error::ApiError,
     event::Action,
-    observe::trace::{DenialGroup, RecordKind},
+    observe::trace::{CallRecord, DenialGroup, RecordKind},
     state::{App, Snapshot},
     view::{
         content::{view_content, visible_denials},
-        test_case::{self, ContentCase, NamedCase, RuleSource},
+        test_case::{self, CaseDifference, NamedCase, RuleSource},
     },
 };
 
@@ -38,7 +38,6 @@ const REASON: &str = "test of the call";
 /// Shows all groups of denials.
 pub(in crate::console) async fn list(State(app): State<App>, principal: AdminPrincipal) -> Page {
     let snapshot = app.snapshot();
-    let source = RuleSource::of(&snapshot.config);
     let list = visible_denials(&app, &principal);
     let mut groups = Vec::new();
     // The first group of a rule is the target of links to it.
@@ -53,7 +52,7 @@ pub(in crate::console) async fn list(State(app): State<App>, principal: AdminPri
         @for (group, test) in &groups {
             @let id = named.insert(&group.rule).then(|| parameter("rule", &group.rule));
             (denial_group(group, id, &snapshot))
-            (test_of_group(test, &source, &principal))
+            (test_of_group(test, &principal))
         }
         @if list.evicted > 0 {
             p.muted { (list.evicted) " groups are no longer kept, because there are too many." }
@@ -76,25 +75,39 @@ pub(in crate::console) async fn test_of_call(
         return Err(unknown_call(&app, &id));
     };
     let content = view_content(&app, &principal, &id, REASON)?;
+    let is_kept = content.is_some();
     let case = content.and_then(|content| test_case::from_content(&app, &call, &content));
     let body = html! {
         p { a data-up href=(item_address(CALLS, &id, "")) { "The call" } }
         @match case {
             Some(case) => {
-                (differences_from_call(&case))
-                (test_file(&case.yaml, &RuleSource::of(&app.snapshot().config)))
+                @for difference in &case.differences { (difference_from_call(*difference)) }
+                (test_file(&case.yaml, &case.source))
             },
-            None if call.kind == RecordKind::Event => p {
-                (NO_CONTENT_OF_EVENTS) " The page " a href=(ADDRESS) { "Denials" }
-                " makes a test with the name of the denied tool."
-            },
-            None => {
-                p { "The content of this call is not kept, so there is nothing to make a test of. "
-                    code { "trace.content" } " of the config keeps the content of denied, edited or sampled calls." }
-            }
+            None => (without_test(&call, is_kept)),
         }
     };
     Ok(Page::new(format!("Test of call {id}"), body).under(ADDRESS))
+}
+
+/// Returns why no test is made of a call.
+fn without_test(call: &CallRecord, is_kept: bool) -> Markup {
+    html! {
+        @if call.kind == RecordKind::Event {
+            p {
+                (NO_CONTENT_OF_EVENTS) " The page " a href=(ADDRESS) { "Denials" }
+                " makes a test with the name of the denied tool."
+            }
+        } @else if let Some(error) = call.error.filter(|_| is_kept) {
+            p {
+                "The call ended with the error " code { (error) } " before a policy or hook had decided, so there "
+                "is no decision to test."
+            }
+        } @else {
+            p { "The content of this call is not kept, so there is nothing to make a test of. "
+                code { "trace.content" } " of the config keeps the content of denied, edited or sampled calls." }
+        }
+    }
 }
 
 /// Returns the callers with their denials by all rules, the most frequent first.
@@ -200,7 +213,7 @@ impl<'a> Test<'a> {
     }
 }
 
-fn test_of_group(test: &Test<'_>, source: &RuleSource, principal: &AdminPrincipal) -> Markup {
+fn test_of_group(test: &Test<'_>, principal: &AdminPrincipal) -> Markup {
     html! {
         @match test {
             Test::Call(_) if !principal.has(AdminRole::Investigator) => p.hint {
@@ -210,7 +223,7 @@ fn test_of_group(test: &Test<'_>, source: &RuleSource, principal: &AdminPrincipa
             Test::Names(case) => details {
                 summary { "Make a test of this" }
                 (without_arguments(case))
-                (test_file(&case.yaml, source))
+                (test_file(&case.yaml, &case.source))
             },
             Test::Nothing => p.hint {
                 "A test can be made of this in a model call if " code { "trace.content.denied_or_edited" } " keeps its content."
@@ -220,26 +233,27 @@ fn test_of_group(test: &Test<'_>, source: &RuleSource, principal: &AdminPrincipa
 }
 
 /// Returns why a test of a call's content may end otherwise than the call.
-fn differences_from_call(case: &ContentCase) -> Markup {
+fn difference_from_call(difference: CaseDifference) -> Markup {
     html! {
-        @if case.is_masked {
-            p.problem {
+        @match difference {
+            CaseDifference::MaskedContent => p.problem {
                 "Secrets and personal data are masked in this file. If the policy or hook decided by them, put "
                 "examples in the place of the labels; else the test does not pass."
-            }
-        }
-        @if case.repeats_decision {
-            p.problem {
-                "The decision is that of an earlier call in the session. The test runs without this session: its "
-                "policies and hooks decide again, which may give another verdict."
-            }
-        }
-        (omitted_answers(case.answers))
-        @if case.is_limited {
-            p.problem {
-                "A policy " code { "request_limits" } " decided. The test runs without this session, so it does not "
-                "pass if the session had used up its " code { "max_calls" } " or " code { "max_tokens" } "."
-            }
+            },
+            CaseDifference::RepeatedDecision => p.problem {
+                "The decision is that of an earlier call in the session. The test runs without it: its policies and "
+                "hooks decide again, which may give another verdict."
+            },
+            CaseDifference::MissingAnswers(missing) => (missing_answers(missing)),
+            CaseDifference::RequestLimits => p.problem {
+                "A policy " code { "request_limits" } " decided. The test runs without the earlier calls of this "
+                "session, so it does not pass if they had used up its " code { "max_calls" } " or "
+                code { "max_tokens" } "."
+            },
+            CaseDifference::UnreadableValue => p.problem {
+                code { "hookgate test" } " cannot read this file: it has a number that is too large, or is too deep. "
+                "Replace this value."
+            },
         }
     }
 }

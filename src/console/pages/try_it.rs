@@ -28,7 +28,7 @@ use crate::{
         MAX_REQUEST_SECONDS,
         config::{self, RevisionView},
         content::view_content,
-        recorded_call::{MAX_ANSWERS, RecordedCall},
+        recorded_call::{MAX_ANSWERS, MissingAnswers, RecordedCall},
         trial::{Trial, TrialMode, Trials},
     },
 };
@@ -60,7 +60,7 @@ pub(in crate::console) async fn show(
         "" => None,
         id => recorded_call(&app, &principal, id)?,
     };
-    let answers = recorded.as_ref().map(|recorded| recorded.answers.len());
+    let missing = recorded.as_ref().map(|recorded| recorded.missing_answers);
     let fields = recorded.map(|recorded| Value::Object(recorded.into_fields("body")));
     let input = fields.map(|fields| format!("{fields:#}"));
     let trial = Trial {
@@ -69,9 +69,9 @@ pub(in crate::console) async fn show(
         version: None,
     };
     let body = html! {
-        @if let Some(answers) = answers {
+        @if let Some(missing) = missing {
             p role="status" { "The call with its masked request and the answers of the model API." }
-            (omitted_answers(answers))
+            @if let Some(missing) = missing { (missing_answers(missing)) }
         } @else if !call.is_empty() {
             p role="status" { "The content of this call is not kept." }
         }
@@ -130,13 +130,20 @@ fn recorded_call(
     Ok(recorded.and_then(|(call, content)| RecordedCall::new(&call, &content)))
 }
 
-/// Returns a note on answers of a call that its action cannot have.
-pub(super) fn omitted_answers(answers: usize) -> Markup {
+/// Returns a note on answers of a call that its action does not have.
+pub(super) fn missing_answers(missing: MissingAnswers) -> Markup {
     html! {
-        @if answers > MAX_ANSWERS {
-            p.problem {
-                "It has the first " (MAX_ANSWERS) " of " (answers) " answers of the model API. The mock has none "
-                "for a further request."
+        p.problem {
+            @match missing {
+                MissingAnswers::All => {
+                    "The answers of the model API are not kept, because they are too large or there was no memory "
+                    "for them. The mock answers in their place, so a decision on an answer or a tool call is not "
+                    "made again."
+                }
+                MissingAnswers::Further(answers) => {
+                    "It has the first " (MAX_ANSWERS) " of " (answers) " answers of the model API. The mock has none "
+                    "for a further request."
+                }
             }
         }
     }

@@ -283,11 +283,7 @@ impl TraceFilter {
             }
             FilterKey::Since => record.started_ms >= self.since_ms,
             FilterKey::Rule => any_run(events, |run, _| is_name(run.name(), value)),
-            FilterKey::Tool => {
-                let subjects = events.filter_map(|event| event.subject.as_deref());
-                let denied = record.denied_tools().chain(record.would_deny_tools());
-                subjects.chain(denied).any(|tool| is_name(tool, value))
-            }
+            FilterKey::Tool => record.tools().iter().any(|tool| is_name(tool, value)),
             FilterKey::Would => any_run(events, |_, detail| {
                 detail.would.is_some_and(|would| would.as_str() == value)
             }),

@@ -258,6 +258,9 @@ impl TraceSink {
         if let Some(request) = self.waiting.take() {
             self.rounds += 1;
             self.tokens.end_round();
+            if let Some(content) = &mut self.content {
+                content.begin_round();
+            }
             if let Some(call) = &mut self.call {
                 call.send(exchange.micros_now(), request.bytes);
             }

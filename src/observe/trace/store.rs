@@ -251,7 +251,11 @@ impl TraceStore {
             timeout(EXPIRY_INTERVAL, self.contents.pending()).await.ok();
             let store = Arc::clone(self);
             // Masking takes milliseconds, which would delay calls on this thread.
-            let maintained = spawn_blocking(move || store.contents.maintain());
+            let maintained = spawn_blocking(move || {
+                for _ in 0..store.contents.maintain() {
+                    store.drop_detail();
+                }
+            });
             match maintained.await {
                 Err(error) if error.is_cancelled() => return,
                 // The message of a panic may quote the content.

@@ -64,6 +64,7 @@ async fn a_login_redirects_only_to_pages_of_the_console() {
         "//evil.example/",
         "/\\evil",
         "/metrics",
+        "/console/\u{1}",
     ] {
         let login = Browser::at(&gateway).log_in("vera-token", next).await;
         assert_eq!(login.header("location"), "/console/", "{next}");

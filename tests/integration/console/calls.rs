@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Waits until the list of calls has this many rows, and returns the page.
-async fn wait_for_rows(browser: &Browser, query: &str, rows: usize) -> String {
+pub(super) async fn wait_for_rows(browser: &Browser, query: &str, rows: usize) -> String {
     let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         let page = browser.get(&format!("/console/calls{query}")).await.html;
@@ -28,21 +28,21 @@ async fn wait_for_rows(browser: &Browser, query: &str, rows: usize) -> String {
 }
 
 /// Starts a model API that returns these answers in order.
-async fn upstream_with_answers(answers: &[Value]) -> Upstream {
+pub(super) async fn upstream_with_answers(answers: &[Value]) -> Upstream {
     let lines = answers
         .iter()
         .map(|answer| json!({ "method": "generateContent", "response": answer }).to_string());
     Upstream::scripted(&lines.collect::<Vec<String>>().join("\n")).await
 }
 
-fn text_answer(text: &str) -> Value {
+pub(super) fn text_answer(text: &str) -> Value {
     json!({ "candidates": [{
         "content": { "role": "model", "parts": [{ "text": text }] },
         "finishReason": "STOP",
     }] })
 }
 
-fn tool_call_answer(tool: &str, arguments: &Value) -> Value {
+pub(super) fn tool_call_answer(tool: &str, arguments: &Value) -> Value {
     json!({ "candidates": [{ "content": { "role": "model", "parts": [
         { "functionCall": { "name": tool, "args": arguments } }] }, "finishReason": "STOP", "index": 0 }] })
 }
@@ -491,7 +491,7 @@ policies: [{ policy: request_limits, max_calls: 1 }]
 }
 
 /// Waits until the content of a call is kept, and returns the test of its page.
-async fn generated_test(browser: &Browser, address: &str) -> String {
+pub(super) async fn generated_test(browser: &Browser, address: &str) -> String {
     let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         let page = browser.get(address).await.html;
@@ -504,7 +504,7 @@ async fn generated_test(browser: &Browser, address: &str) -> String {
 }
 
 /// Returns the first test on a page, without HTML escapes.
-fn test_file(page: &str) -> String {
+pub(super) fn test_file(page: &str) -> String {
     let (_, yaml) = page.split_once("<pre tabindex=\"0\">").unwrap();
     let yaml = yaml.split_once("</pre>").unwrap().0;
     [

@@ -1,9 +1,10 @@
 //! Content of calls: off by default, masked, and each view is in the decision log.
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::{MODEL, record, text_answer, until};
-use crate::harness::{TestGateway, Upstream, prompt, respond};
+use crate::harness::{Agent, ServerProcess, TestGateway, Upstream, prompt, respond};
 
 const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
 const GUARD: &str = "policies: [{ policy: prompt_guard, deny: [forbidden] }, { policy: request_limits, max_calls: 500 }]\n";
@@ -227,4 +228,76 @@ async fn content_has_no_secret_that_parts_escapes_or_tokens_spell() {
             assert!(!kept.contains(piece), "{path}: {piece}: {kept}");
         }
     }
+}
+
+#[tokio::test]
+async fn content_that_does_not_fit_evicts_no_other_content() {
+    let upstream = Upstream::mock().await;
+    let config =
+        format!("trace: {{ content: {{ denied_or_edited: true, memory: 100000 }} }}\n{GUARD}");
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let first = call(&gateway, "forbidden").await;
+    content(&gateway, &first).await;
+    let dropped = "hookgate_trace_dropped_details_total";
+    let before = gateway.operator().metric(dropped).await;
+
+    // Labels are longer than these addresses.
+    let second = call(&gateway, &format!("forbidden {}", "a@b.co ".repeat(6500))).await;
+    let deadline = std::time::Instant::now() + crate::harness::TEST_TIMEOUT;
+    while gateway.operator().metric(dropped).await == before {
+        assert!(std::time::Instant::now() < deadline, "nothing is counted");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+
+    let status = async |id: &str| {
+        let path = format!("/calls/{id}/content");
+        gateway.operator().get(&path).await.status
+    };
+    assert_eq!(status(&second).await, 404);
+    assert_eq!(status(&first).await, 200);
+}
+
+#[tokio::test]
+async fn a_reload_shortens_the_time_of_content_and_removes_what_is_not_kept_any_more() {
+    for changed in ["denied_or_edited: true, for: 1s", "denied_or_edited: false"] {
+        let upstream = Upstream::mock().await;
+        let folder = TempDir::new().unwrap();
+        let write = |content: &str| {
+            let config = format!(
+                "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\ntrace: {{ content: {{ {content} }} }}\n{GUARD}",
+                upstream.addr
+            );
+            std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+        };
+        write("denied_or_edited: true");
+        let mut served = ServerProcess::folder(folder.path());
+        let agent = Agent::at(served.addr());
+        let operator = Agent::at(served.operators());
+        let answer = agent.generate(MODEL, &prompt("forbidden")).await;
+        let path = format!("/calls/{}/content", answer.header("x-hookgate-request-id"));
+        let kept = until(&operator, &path, |found| found["id"].is_string()).await;
+
+        write(changed);
+        assert_eq!(operator.post("/reload", "").await.status, 200);
+
+        let is_other = |found: &Value| found["until"] != kept["until"];
+        until(&operator, &path, is_other).await;
+        until(&operator, &path, |found| found["error"]["code"] == 404).await;
+    }
+}
+
+#[tokio::test]
+async fn a_watch_is_refused_while_the_trace_is_off() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, "trace: { exchanges: 0 }\n").await;
+
+    let body = json!({ "minutes": 5, "reason": "ticket 7" }).to_string();
+    let watched = gateway.operator().post("/sessions/ci/watch", body).await;
+
+    assert_eq!(watched.status, 400, "{}", watched.text());
+    assert!(
+        watched.text().contains("trace.exchanges"),
+        "{}",
+        watched.text()
+    );
 }

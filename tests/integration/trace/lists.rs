@@ -425,3 +425,21 @@ async fn the_range_of_a_list_begins_before_its_end() {
     let (from, to) = (scanned["from"].as_str(), scanned["to"].as_str());
     assert!(from.unwrap() < to.unwrap(), "{scanned}");
 }
+
+#[tokio::test]
+async fn the_filter_of_tools_matches_only_tools() {
+    let upstream = Upstream::mock().await;
+    let config = hook::config(&[("SessionStart", hook::command("look", "true"))]);
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let started = json!({ "hook_event_name": "SessionStart", "source": "startup" });
+    gateway.agent().report(&started, "").await;
+    let all = calls(&gateway, "", 1).await;
+
+    let path = "/calls?tool=startup";
+    let found = gateway.operator().get(path).await.json();
+
+    let id = all["calls"][0]["id"].as_str().unwrap();
+    let record = record(&gateway, id).await;
+    assert_eq!(event(&record, "SessionStart")["subject"], "startup");
+    assert_eq!(found["calls"], json!([]), "{found:#}");
+}

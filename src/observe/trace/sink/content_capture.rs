@@ -27,6 +27,8 @@ pub(crate) struct ContentCapture {
     request: Option<Bytes>,
     upstream_request: Option<Bytes>,
     answer: RawAnswer,
+    /// Number of chunks of the answer before each round.
+    round_starts: Vec<usize>,
     agent_answer: RawAnswer,
     bytes: InFlightBytes,
 }
@@ -38,9 +40,15 @@ impl ContentCapture {
             request: None,
             upstream_request: None,
             answer: RawAnswer::default(),
+            round_starts: Vec::new(),
             agent_answer: RawAnswer::default(),
             bytes: store.contents.in_flight(),
         }
+    }
+
+    /// Begins a round: the chunks of the model's answer that follow are of another response.
+    pub(crate) fn begin_round(&mut self) {
+        self.round_starts.push(self.answer.kept_chunks());
     }
 
     /// Adds a body or chunk. A body that is too large, or for which there is no memory, is not
@@ -80,6 +88,7 @@ impl ContentCapture {
             upstream_request: upstream_request.filter(|sent| Some(sent) != self.request.as_ref()),
             request: self.request,
             answer: self.answer,
+            round_starts: self.round_starts,
             agent_answer,
             bytes: self.bytes,
         });

@@ -10,6 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use serde::Serialize;
+use serde_json::Value;
 use stream_redact::Mask;
 use tokio::sync::Notify;
 use utoipa::ToSchema;
@@ -40,7 +41,7 @@ pub enum ContentReason {
 }
 
 /// Masked content of one call.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct StoredContent {
     /// Request id of the call.
     #[schema(value_type = String)]
@@ -65,6 +66,9 @@ pub struct StoredContent {
     /// list if the agent received an error or nothing in its place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_answer: Option<MaskedBody>,
+    /// Number of chunks before each round.
+    #[serde(skip)]
+    round_starts: Vec<usize>,
     #[serde(skip)]
     until_ms: u64,
 }
@@ -78,6 +82,8 @@ pub(crate) struct RawContent {
     pub(crate) request: Option<Bytes>,
     pub(crate) upstream_request: Option<Bytes>,
     pub(crate) answer: RawAnswer,
+    /// Number of chunks of the answer before each round.
+    pub(crate) round_starts: Vec<usize>,
     pub(crate) agent_answer: RawAnswer,
     /// Its bytes, which are counted as in flight until it is masked.
     pub(crate) bytes: InFlightBytes,
@@ -126,7 +132,8 @@ impl Default for ContentStore {
 }
 
 impl ContentStore {
-    /// Applies the settings of a config. `patterns` are masked like what detectors find.
+    /// Applies the settings of a config, also to content that is kept. `patterns` are masked like
+    /// what detectors find.
     pub(crate) fn configure(&self, settings: &ContentSettings, patterns: &MaskPatterns) {
         self.memory.set_limit(settings.memory);
         let mut state = self.state.lock();
@@ -135,6 +142,7 @@ impl ContentStore {
             state.patterns.clone_from(patterns);
             state.mask = None;
         }
+        self.shorten_retention(&mut state);
         while self.memory.used() > settings.memory && self.evict_oldest(&mut state) {}
     }
 
@@ -162,19 +170,23 @@ impl ContentStore {
         self.pending.notified().await;
     }
 
-    /// Masks and keeps what is queued, and removes content whose retention is over.
-    pub(crate) fn maintain(&self) {
-        self.mask_pending();
+    /// Masks and keeps what is queued, and removes content whose retention is over. Returns the
+    /// number of contents that do not fit.
+    pub(crate) fn maintain(&self) -> usize {
+        let dropped = self.mask_pending();
         self.remove_expired(&mut self.state.lock());
+        dropped
     }
 
-    /// Masks and keeps what is queued. Takes milliseconds for each megabyte.
-    pub(crate) fn mask_pending(&self) {
+    /// Masks and keeps what is queued. Takes milliseconds for each megabyte. Returns the number of
+    /// contents that do not fit.
+    pub(crate) fn mask_pending(&self) -> usize {
+        let mut dropped = 0;
         loop {
             let (raw, settings) = {
                 let mut state = self.state.lock();
                 let Some(raw) = state.pending.pop_front() else {
-                    return;
+                    return dropped;
                 };
                 (raw, state.settings)
             };
@@ -182,7 +194,7 @@ impl ContentStore {
             let until = milliseconds(SystemTime::now() + settings.retention);
             let content = StoredContent::new(&raw, mask.as_ref(), until);
             drop(raw.bytes);
-            self.keep(content);
+            dropped += usize::from(!self.keep(content));
         }
     }
 
@@ -200,20 +212,39 @@ impl ContentStore {
         found.map(|(content, _)| Arc::clone(content))
     }
 
-    fn keep(&self, content: StoredContent) {
+    /// Keeps content. Returns `false` if it does not fit, even without other content.
+    fn keep(&self, content: StoredContent) -> bool {
         let bytes = content.bytes();
-        loop {
-            if self.memory.try_add(bytes) {
-                break;
-            }
-            if !self.evict_oldest(&mut self.state.lock()) {
-                return;
+        while !self.memory.try_add(bytes) {
+            let fits = bytes + self.memory.in_flight() <= self.memory.limit();
+            if !fits || !self.evict_oldest(&mut self.state.lock()) {
+                return false;
             }
         }
         let mut state = self.state.lock();
         state.next_expiry = state.next_expiry.min(content.until_ms);
         state.stored.push_back((Arc::new(content), bytes));
         self.remove_expired(&mut state);
+        true
+    }
+
+    /// Removes content that the settings do not keep any more, and sets the end of the other to
+    /// that of new content if it is later.
+    fn shorten_retention(&self, state: &mut ContentState) {
+        let settings = state.settings;
+        let latest = milliseconds(SystemTime::now() + settings.retention);
+        state.stored.retain_mut(|(content, bytes)| {
+            if content.until_ms > latest {
+                let content = Arc::make_mut(content);
+                (content.until, content.until_ms) = (rfc3339_ms(latest), latest);
+            }
+            let is_kept = content.because.applies(&settings);
+            if !is_kept {
+                self.memory.release(*bytes);
+            }
+            is_kept
+        });
+        state.next_expiry = state.next_expiry.min(latest);
     }
 
     fn remove_expired(&self, state: &mut ContentState) {
@@ -251,7 +282,34 @@ impl ContentStore {
     }
 }
 
+impl ContentReason {
+    /// Returns whether content is kept for this reason. A watch does not depend on settings.
+    fn applies(self, settings: &ContentSettings) -> bool {
+        match self {
+            Self::Watched => true,
+            Self::DeniedOrEdited => settings.denied_or_edited,
+            Self::Sampled => settings.sample > 0.0,
+        }
+    }
+}
+
 impl StoredContent {
+    /// Returns the chunks of the model's answer in each round that has some; none if they are not
+    /// kept.
+    pub fn answers(&self) -> Vec<Vec<Value>> {
+        let body = self.answer.as_ref().and_then(MaskedBody::value);
+        let Some(Value::Array(mut chunks)) = body else {
+            return Vec::new();
+        };
+        let mut rounds = VecDeque::new();
+        for start in self.round_starts.iter().rev() {
+            rounds.push_front(chunks.split_off(chunks.len().min(*start)));
+        }
+        rounds.push_front(chunks);
+        rounds.retain(|round| !round.is_empty());
+        rounds.into()
+    }
+
     fn new(raw: &RawContent, mask: Option<&Mask>, until_ms: u64) -> Self {
         let mask_one = |body: &Bytes| mask_body(mask, body);
         let is_edited = raw.agent_answer.hash.finish() != raw.answer.hash.finish();
@@ -264,6 +322,7 @@ impl StoredContent {
             upstream_request: raw.upstream_request.as_ref().map(mask_one),
             answer: (raw.answer.bytes > 0).then(|| raw.answer.masked(mask)),
             agent_answer: is_edited.then(|| raw.agent_answer.masked(mask)),
+            round_starts: raw.round_starts.clone(),
             until_ms,
         }
     }
@@ -276,7 +335,11 @@ impl StoredContent {
             &self.agent_answer,
         ];
         let bodies = bodies.into_iter().flatten().map(MaskedBody::heap_bytes);
-        size_of::<Self>() + self.session.capacity() + self.until.capacity() + bodies.sum::<usize>()
+        size_of::<Self>()
+            + self.session.capacity()
+            + self.until.capacity()
+            + self.round_starts.capacity() * size_of::<usize>()
+            + bodies.sum::<usize>()
     }
 }
 
@@ -299,6 +362,11 @@ impl RawAnswer {
             (Some(chunks), Some(kept)) => chunks.push(kept),
             (chunks, _) => *chunks = None,
         }
+    }
+
+    /// Returns the number of chunks that are kept.
+    pub(crate) fn kept_chunks(&self) -> usize {
+        self.chunks.as_ref().map_or(0, Vec::len)
     }
 
     /// Masks the chunks as one JSON array.

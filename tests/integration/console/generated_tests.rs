@@ -1,0 +1,230 @@
+//! Tests generated from calls: they end as the call did, or the page states why they may not.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::calls::{
+    generated_test, test_file, text_answer, tool_call_answer, upstream_with_answers, wait_for_rows,
+};
+use crate::harness::{
+    Agent, Answer, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, prompt, respond,
+    run,
+};
+
+const CONTENT: &str = "trace: { content: { denied_or_edited: true } }\n";
+
+/// Starts a gateway whose config is also in its folder.
+async fn gateway_with_file(upstream: &Upstream, config: &str) -> TestGateway {
+    let gateway = TestGateway::start(upstream, config).await;
+    std::fs::write(gateway.path("hookgate.yaml"), config).unwrap();
+    gateway
+}
+
+/// Returns the test of a denied call, and its page.
+async fn test_of(gateway: &TestGateway, answer: &Answer) -> (String, String) {
+    let browser = Browser::at(gateway);
+    wait_for_rows(&browser, "?verdict=deny", 1).await;
+    let id = answer.header("x-hookgate-request-id");
+    let address = format!("/console/calls/{id}/test");
+    let test = generated_test(&browser, &address).await;
+    (test, browser.get(&address).await.html)
+}
+
+fn run_test(folder: &Path, test: &str) -> (i32, String) {
+    std::fs::write(folder.join("denial.yaml"), test).unwrap();
+    let (code, out, errors) = run(&["test", "denial.yaml"], folder);
+    (code, out + &errors)
+}
+
+/// Waits until a page has a text.
+async fn wait_for_text(browser: &Browser, path: &str, text: &str) -> String {
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    loop {
+        let page = browser.get(path).await.html;
+        if page.contains(text) {
+            return page;
+        }
+        assert!(Instant::now() < deadline, "no {text} in {page}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn numbers_of_a_call_are_in_its_test_as_they_were_sent() {
+    let big = "12345678901234567890123";
+    for (rule, number) in [
+        ("matches: '^[0-9]+$'", "1.0"),
+        ("matches: '^[0-9]+$'", "1e5"),
+        ("matches: '^[0-9]+$'", "-0.0"),
+        (&*format!("not_matches: '^{big}$'"), big),
+    ] {
+        let arguments = serde_json::from_str(&format!("{{\"n\":{number}}}")).unwrap();
+        let answers = [tool_call_answer("pay", &arguments), text_answer("ok")];
+        let upstream = upstream_with_answers(&answers).await;
+        let rule = format!("{{ tool: pay, argument: /n, {rule} }}");
+        let config = format!("{CONTENT}policies: [{{ policy: tool_guard, rules: [{rule}] }}]\n");
+        let gateway = gateway_with_file(&upstream, &config).await;
+
+        let answer = gateway.agent().generate("m", &prompt("pay")).await;
+        let (test, _) = test_of(&gateway, &answer).await;
+
+        let (code, out) = run_test(gateway.path("").as_path(), &test);
+        assert_eq!(code, 0, "{number}: {out}\n{test}");
+    }
+}
+
+#[tokio::test]
+async fn a_test_has_the_name_of_its_session() {
+    let config = format!(
+        "{CONTENT}policies: [{{ policy: prompt_guard, deny: [aurora], when: 'session.id == \"ci\"' }}]\n"
+    );
+    for (path, header) in [
+        ("/v1beta/models/m:generateContent", Some("ci")),
+        ("/s/ci/v1beta/models/m:generateContent", None),
+    ] {
+        let upstream = Upstream::mock().await;
+        let gateway = gateway_with_file(&upstream, &config).await;
+        let mut agent = gateway.agent();
+        if let Some(name) = header {
+            agent = agent.sending("x-hookgate-session", name);
+        }
+
+        let answer = agent.post(path, prompt("aurora").to_string()).await;
+        let (test, _) = test_of(&gateway, &answer).await;
+
+        let (code, out) = run_test(gateway.path("").as_path(), &test);
+        assert_eq!(code, 0, "{path}: {out}\n{test}");
+    }
+}
+
+#[tokio::test]
+async fn chunks_behind_a_finish_reason_are_of_the_same_answer() {
+    let usage = json!({ "usageMetadata": { "totalTokenCount": 9 }, "modelVersion": "m" });
+    let upstream = Upstream::with(move |asked| {
+        let first = if asked.body.contains("functionResponse") {
+            text_answer("the second answer")
+        } else {
+            tool_call_answer("run_shell_command", &json!({ "command": "ls" }))
+        };
+        let events = format!("data: {first}\r\n\r\ndata: {usage}\r\n\r\n");
+        respond(200, "text/event-stream", events)
+    })
+    .await;
+    let config =
+        format!("{CONTENT}policies: [{{ policy: tool_guard, deny: [run_shell_command] }}]\n");
+    let gateway = gateway_with_file(&upstream, &config).await;
+
+    let answer = gateway.agent().stream("m", &prompt("list files")).await;
+    let (test, page) = test_of(&gateway, &answer).await;
+
+    assert_eq!(upstream.requests().len(), 2);
+    assert!(!page.contains("answers of the model API"), "{page}");
+    let (_, second) = test.split_once("then:").unwrap();
+    assert!(second.contains("the second answer"), "{test}");
+    let (code, out) = run_test(gateway.path("").as_path(), &test);
+    assert_eq!(code, 0, "{out}\n{test}");
+}
+
+#[tokio::test]
+async fn a_test_whose_answers_are_not_kept_has_a_note() {
+    let arguments = json!({ "command": "x".repeat(2_200_000) });
+    let large = tool_call_answer("run_shell_command", &arguments);
+    let upstream = upstream_with_answers(&[large, text_answer("ok")]).await;
+    let config =
+        format!("{CONTENT}policies: [{{ policy: tool_guard, deny: [run_shell_command] }}]\n");
+    let gateway = gateway_with_file(&upstream, &config).await;
+
+    let answer = gateway.agent().generate("m", &prompt("list files")).await;
+    let (_, page) = test_of(&gateway, &answer).await;
+    let id = answer.header("x-hookgate-request-id");
+    let browser = Browser::at(&gateway);
+    let trial = browser.get(&format!("/console/try?call={id}")).await.html;
+
+    for page in [page, trial] {
+        assert!(page.contains("model API are not kept"), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn a_number_that_no_test_can_have_is_named_on_the_page() {
+    let upstream = Upstream::mock().await;
+    let config = format!("{CONTENT}policies: [{{ policy: prompt_guard, deny: [aurora] }}]\n");
+    let gateway = gateway_with_file(&upstream, &config).await;
+    let body = prompt("aurora").to_string();
+    let body = body.replacen('{', "{\"labels\":{\"n\":1e400},", 1);
+
+    let path = "/v1beta/models/m:generateContent";
+    let answer = gateway.agent().post(path, body).await;
+    let (_, page) = test_of(&gateway, &answer).await;
+
+    assert!(page.contains("Replace this value"), "{page}");
+}
+
+#[tokio::test]
+async fn a_test_names_the_config_of_a_rollout_that_alone_has_the_rule() {
+    for content in [CONTENT, ""] {
+        let call = tool_call_answer("run_shell_command", &json!({ "command": "ls" }));
+        let upstream = upstream_with_answers(&[call, text_answer("ok")]).await;
+        let folder = TempDir::new().unwrap();
+        let rest = format!(
+            "{content}upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\nrevisions: {{ path: revisions }}\n",
+            upstream.addr
+        );
+        let guard = |tool: &str| format!("policies: [{{ policy: tool_guard, deny: [{tool}] }}]\n");
+        let rollout = "rollout: { to: next.yaml, percent: 100 }\n";
+        let files = [
+            (
+                "next.yaml",
+                format!("# next\n{}{rest}", guard("run_shell_command")),
+            ),
+            ("hookgate.yaml", format!("{}{rest}{rollout}", guard("read"))),
+        ];
+        for (name, text) in &files {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let mut served = ServerProcess::folder(folder.path());
+        let agent = Agent::at(served.addr());
+        let browser = Browser::at_address(served.operators());
+
+        let answer = agent.generate("m", &prompt("list files")).await;
+        wait_for_rows(&browser, "?verdict=deny", 1).await;
+        let test = if content.is_empty() {
+            test_file(&browser.get("/console/denials").await.html)
+        } else {
+            let id = answer.header("x-hookgate-request-id");
+            generated_test(&browser, &format!("/console/calls/{id}/test")).await
+        };
+
+        assert!(test.contains("next.yaml"), "{test}");
+        let (code, out) = run_test(folder.path(), &test);
+        assert_eq!(code, 0, "{out}\n{test}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_an_error_ended_has_no_decision_to_test() {
+    let upstream = Upstream::with(|_| respond(302, "text/plain", "")).await;
+    let config = "trace: { content: { sample: 1.0 } }\npolicies: [{ policy: prompt_guard, deny: [aurora] }]\n";
+    let gateway = gateway_with_file(&upstream, config).await;
+    let browser = Browser::at(&gateway);
+
+    let answer = gateway.agent().generate("m", &prompt("hello")).await;
+    let id = answer.header("x-hookgate-request-id");
+    let content = gateway.operator();
+    crate::trace::until(
+        &content,
+        &format!("/calls/{id}/content"),
+        |found: &Value| found["id"].is_string(),
+    )
+    .await;
+    let path = format!("/console/calls/{id}/test");
+    let page = wait_for_text(&browser, &path, "<h1").await;
+
+    assert!(page.contains("UPSTREAM_REDIRECT"), "{page}");
+    assert!(!page.contains("verdict: proceed"), "{page}");
+}
