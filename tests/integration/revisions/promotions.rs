@@ -185,6 +185,56 @@ async fn the_missing_line_of_a_rollback_is_written_once_at_the_next_start() {
     assert_eq!(fields, ["promoted", "rollback", &apple, &banana]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_promotion_that_ends_the_decision_log_is_recorded_in_it() {
+    let gateway = RevisionGateway::start("apple").await;
+    let apple = gateway.version().await;
+    remove_decision_log(&gateway);
+    let silent = gateway.version_after(&apple).await;
+    gateway.run_config_command(&["promote", &apple]);
+
+    let (code, _, err) = gateway.run_config_command(&["rollback"]);
+
+    assert_eq!((code, err.as_str()), (0, ""));
+    until_recorded(&gateway).await;
+    let lines = stop_and_read_log(gateway);
+    let mut promoted = lines.iter().filter(|line| line["kind"] == "promoted");
+    let last = promoted.next_back().unwrap();
+    let fields = ["action", "from", "to", "config"].map(|field| &last[field]);
+    assert_eq!(fields, ["rollback", &apple, &silent, &silent]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_line_is_written_at_the_next_start_with_a_decision_log() {
+    let mut gateway = RevisionGateway::start("apple").await;
+    let apple = gateway.version().await;
+    gateway.served.kill();
+    // The state of a process that is killed before it writes the line.
+    let mut active = gateway.active_revision();
+    active["unrecorded"] = json!([
+        { "action": "rollback", "from": "0123456789abcdef", "to": apple, "by": "olga" }
+    ]);
+    fs::write(gateway.path("revisions/active.json"), active.to_string()).unwrap();
+    let config = remove_decision_log(&gateway);
+    gateway.restart();
+    gateway.version().await;
+
+    fs::write(gateway.path("hookgate.yaml"), config).unwrap();
+    gateway.restart();
+
+    until_recorded(&gateway).await;
+    let lines = stop_and_read_log(gateway);
+    assert!(lines.iter().any(|line| line["by"] == "olga"), "{lines:#?}");
+}
+
+/// Removes `audit` from the config file. Returns the text of the file before.
+fn remove_decision_log(gateway: &RevisionGateway) -> String {
+    let file = gateway.path("hookgate.yaml");
+    let config = fs::read_to_string(&file).unwrap();
+    fs::write(&file, config.replace("audit: { path: audit.jsonl }\n", "")).unwrap();
+    config
+}
+
 /// Waits until the lines of all promotions are written.
 async fn until_recorded(gateway: &RevisionGateway) {
     let deadline = Instant::now() + TEST_TIMEOUT;
