@@ -102,8 +102,8 @@ impl App {
     /// Fails if it cannot be stored; the one that was in use before stays.
     pub fn store_start(&self) -> Result<(), BuildError> {
         if let Some(source) = &self.reloads.source {
-            self.snapshot().store_candidate(source)?;
-            source.store(&self.reloads.start, &ReloadCause::Start.to_string(), None)?;
+            let snapshot = self.snapshot();
+            snapshot.store_revisions(source, &ReloadCause::Start, None)?;
         }
         Ok(())
     }
@@ -308,13 +308,12 @@ impl App {
         // INVARIANT: the revision is stored before any call runs under it, so that a process that
         // is killed starts with the old one or with this one.
         let source = self.source()?;
-        snapshot.store_candidate(source)?;
-        source.store(&snapshot.config, &cause.to_string(), promotion)?;
+        snapshot.store_revisions(source, &cause, promotion)?;
+        snapshot.start(&self.resources);
         // A promotion that ends the decision log is recorded in it.
         let ended = self.snapshot().audit.clone();
         let ended = ended.map(|audit| Arc::new(audit.for_config(&snapshot.config.version)));
         let audit = snapshot.audit.clone().or(ended);
-        snapshot.start(&self.resources);
         let promotions = promotion.into_iter().cloned().collect();
         source.append_promotions(promotions, audit.as_ref(), &self.resources.tasks);
         let applied = revision(&snapshot, cause);

@@ -209,11 +209,11 @@ impl ConfigSource {
     /// # Errors
     ///
     /// Fails if it cannot be stored.
-    pub(super) fn store_candidate(&self, to: &str, config: &Config) -> Result<(), RevisionError> {
-        if is_version(to) {
+    pub(super) fn store_candidate(&self, config: &Config) -> Result<(), RevisionError> {
+        let (state, store) = self.state_and_store()?;
+        if store.load(&config.version).is_ok() {
             return Ok(());
         }
-        let (state, store) = self.state_and_store()?;
         self.lock(&store)?;
         let mut needed = vec![state.file_version.as_str()];
         if let Some(active) = &state.active {
@@ -245,8 +245,8 @@ impl ConfigSource {
         store.set_active(active)
     }
 
-    /// Stores a config that is about to be in use. With `promotion`, it stays in use until the
-    /// config file changes.
+    /// Stores a config that is about to be in use, and keeps the revision of the `candidate` that
+    /// is rolled out. With `promotion`, it stays in use until the config file changes.
     ///
     /// # Errors
     ///
@@ -256,6 +256,7 @@ impl ConfigSource {
         config: &Config,
         cause: &str,
         promotion: Option<&PromotionRecord>,
+        candidate: Option<&Config>,
     ) -> Result<(), RevisionError> {
         self.store_layers(&config.layers)?;
         self.files.set(&config.files);
@@ -284,8 +285,8 @@ impl ConfigSource {
             aborted: None,
             unrecorded: Vec::new(),
         };
-        let rolled_out = config.rollout.as_ref().map(|rollout| &rollout.to);
-        let needed = [Some(&active.file), active.previous.as_ref(), rolled_out];
+        let candidate = candidate.map(|candidate| &candidate.version);
+        let needed = [Some(&active.file), active.previous.as_ref(), candidate];
         let needed: Vec<&str> = needed.into_iter().flatten().map(String::as_str).collect();
         store.save(config, cause, &needed)?;
         // Locked, because a rollout that is aborted meanwhile stores the active revision, too.
