@@ -128,9 +128,11 @@ impl ConfigSource {
             layers,
         };
         let promoted = state.promoted().map(|active| active.revision.clone());
+        let promoted = state.store.as_ref().zip(promoted);
+        let promoted = promoted.map(|(store, version)| store.load_active(&version));
         *self.state.lock() = state;
         match promoted {
-            Some(version) => self.read_stored(self.stored(&version)?),
+            Some(revision) => self.read_stored(revision?),
             None => Ok(file),
         }
     }
@@ -254,9 +256,9 @@ impl ConfigSource {
     pub(super) fn store(
         &self,
         config: &Config,
+        candidate: Option<&Config>,
         cause: &str,
         promotion: Option<&PromotionRecord>,
-        candidate: Option<&Config>,
     ) -> Result<(), RevisionError> {
         self.store_layers(&config.layers)?;
         self.files.set(&config.files);

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::RevisionGateway;
 use crate::harness::{
-    Agent, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, decision_log,
+    Agent, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, decision_log, run,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -396,6 +396,48 @@ async fn a_damaged_old_revision_blocks_nothing() {
     assert_eq!(code, 0, "{errors}");
     let (code, _, _) = gateway.run_config_command(&["promote", &apple]);
     assert_ne!(code, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_without_the_revision_in_use_names_the_way_out() {
+    let mut gateway = RevisionGateway::start("apple").await;
+    let apple = gateway.version().await;
+    gateway.edit("banana").await;
+    gateway.run_config_command(&["promote", &apple]);
+    gateway.served.kill();
+    let start = || {
+        let addresses = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
+        let command = [&["serve", "--config", "hookgate.yaml"], &addresses[..]].concat();
+        run(&command, gateway.folder.path())
+    };
+
+    fs::remove_file(gateway.path(&format!("revisions/{apple}.json"))).unwrap();
+    let (code, _, error) = start();
+    let expected = format!(
+        "revisions/active.json`: its revision `{apple}` has no file here; remove `active.json` to \
+         use the config file"
+    );
+    assert!(code != 0 && error.contains(&expected), "{error}");
+
+    fs::write(gateway.path("revisions/active.json"), "{").unwrap();
+    let (code, _, error) = start();
+    let expected = "remove `active.json` to use the config file";
+    assert!(code != 0 && error.contains(expected), "{error}");
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_that_of_the_admin_api_is_reported() {
+    let gateway = RevisionGateway::start("apple").await;
+    for url in [
+        gateway.agent.base.clone(),
+        format!("{}/console/", gateway.operator.base),
+    ] {
+        let command = ["config", "history", "--url", &url];
+        let (code, _, error) = run(&command, gateway.folder.path());
+
+        let expected = "`--url` must be the address of the admin API, without a path";
+        assert!(code == 1 && error.contains(expected), "{url}: {error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
