@@ -87,6 +87,12 @@ async fn recordings_can_be_shown_exported_and_verified() {
         code == 1 && error.contains("no exchange with the id `none`"),
         "{error}"
     );
+    let nowhere = ["show", "recordings", "--session", "nope"];
+    let (code, _, error) = recording_command(&folder, &nowhere);
+    assert!(
+        code == 1 && error.contains("`recordings` has no exchange in the session `nope`"),
+        "{error}"
+    );
     let (code, exported, _) = recording_command(&folder, &["export", "recordings"]);
     assert_eq!((code, exported), (0, line));
     let (code, har, _) = recording_command(&folder, &["export", "recordings", "--har"]);
