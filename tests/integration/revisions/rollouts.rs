@@ -649,6 +649,17 @@ fn check_accepts_a_rollout_and_stores_no_revision() {
 }
 
 #[test]
+fn steps_that_never_happen_are_a_warning_of_check() {
+    let next = "upstreams: { gemini: { url: \"http://127.0.0.1:1\" } }\n";
+    let folder = rollout_folder("next.yaml, steps: [1]", &[("next.yaml", next)]);
+
+    let (code, _, err) = run(&["check", "hookgate.yaml"], folder.path());
+
+    let warning = "no step is larger than `percent`, so the share stays 1 %";
+    assert!(code == 0 && err.contains(warning), "{code}: {err}");
+}
+
+#[test]
 fn check_proves_the_guards_of_a_rollout() {
     let next = "upstreams: { gemini: { url: \"http://127.0.0.1:1\" } }\n\
         policies: [{ policy: prompt_guard, deny: [apple], must_deny: [{ prompt: a pear }] }]\n";
