@@ -75,19 +75,9 @@ impl RecordingArgs {
         match self.command {
             RecordingCommand::Show {
                 source,
-                id: Some(id),
+                id,
                 session,
-            } => show_one(&source, &id, session.as_deref()),
-            RecordingCommand::Show {
-                source,
-                id: None,
-                session,
-            } => source.for_each(|exchange| {
-                if is_of_session(exchange, session.as_deref()) {
-                    return Ok(print_record(&summary(exchange))?);
-                }
-                Ok(Continue(()))
-            }),
+            } => show(&source, id.as_deref(), session.as_deref()),
             RecordingCommand::Export { source, har: false } => {
                 source.for_each(|exchange| Ok(print_record(&json(exchange)?)?))
             }
@@ -126,29 +116,33 @@ impl Source {
     }
 }
 
-/// Returns whether an exchange is of a session; true without one.
-fn is_of_session(exchange: &RecordedExchange, session: Option<&str>) -> bool {
-    let id = exchange.session.as_ref().map(|session| session.id.as_str());
-    session.is_none() || session == id
-}
-
-fn show_one(source: &Source, id: &str, session: Option<&str>) -> Result<(), Failure> {
+/// Prints the exchange with an id, or one line for each exchange; only those of `session`, if it is
+/// given.
+fn show(source: &Source, id: Option<&str>, session: Option<&str>) -> Result<(), Failure> {
     let mut is_found = false;
     let read = source.for_each(|exchange| {
-        if exchange.id == id && is_of_session(exchange, session) {
-            is_found = true;
-            return Ok(print_record(&json(exchange)?)?);
+        let exchange_session = exchange.session.as_ref();
+        let is_of_session = session.is_none_or(|session| {
+            exchange_session.is_some_and(|of_exchange| of_exchange.id == session)
+        });
+        if !is_of_session || id.is_some_and(|id| exchange.id != id) {
+            return Ok(Continue(()));
         }
-        Ok(Continue(()))
+        is_found = true;
+        let text = match id {
+            Some(_) => json(exchange)?,
+            None => summary(exchange),
+        };
+        Ok(print_record(&text)?)
     });
-    if !is_found {
-        let path = source.path.display();
-        let of_session = session.map(|session| format!(" in the session `{session}`"));
-        let of_session = of_session.unwrap_or_default();
-        let missing = format!("`{path}` has no exchange with the id `{id}`{of_session}");
-        return read.and(Err(Failure::Failed(missing)));
+    let with_id = id.map(|id| format!(" with the id `{id}`"));
+    let of_session = session.map(|session| format!(" in the session `{session}`"));
+    if is_found || with_id.is_none() && of_session.is_none() {
+        return read;
     }
-    read
+    let filter = with_id.unwrap_or_default() + &of_session.unwrap_or_default();
+    let missing = format!("`{}` has no exchange{filter}", source.path.display());
+    read.and(Err(Failure::Failed(missing)))
 }
 
 fn verify(source: &Source) -> Result<(), Failure> {

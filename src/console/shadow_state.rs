@@ -33,6 +33,9 @@ const TABLES: [(&str, &str); 4] = [
 
 /// Returns the state of the shadow, and the report of what it has evaluated.
 pub(super) fn shadow_state(status: &ShadowStatus, principal: &AdminPrincipal) -> Markup {
+    if let Some(error) = &status.error {
+        return start_failure(error);
+    }
     if status.started.is_empty() {
         return html! {
             p { "No config evaluates live calls. " code { "hookgate shadow" } " starts one, or " code { "shadow" } " in the config." }
@@ -47,7 +50,6 @@ pub(super) fn shadow_state(status: &ShadowStatus, principal: &AdminPrincipal) ->
             @if let Some(reason) = status.reason { ". It ended: " (reason) }
             ". Agents notice nothing of it."
         }
-        @if let Some(error) = &status.error { p.problem { (error) } }
         @if status.dropped > 0 {
             p.problem { (status.dropped) " calls were not evaluated, because its queue or its memory was full." }
         }
@@ -58,6 +60,13 @@ pub(super) fn shadow_state(status: &ShadowStatus, principal: &AdminPrincipal) ->
                 button { "End the shadow" }
             }
         }
+    }
+}
+
+fn start_failure(error: &str) -> Markup {
+    html! {
+        p role="status" { "The shadow of the config cannot be started:" }
+        p.problem { (error) }
     }
 }
 

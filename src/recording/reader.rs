@@ -88,6 +88,11 @@ pub enum DamageCause {
     /// The end of the last frame is missing.
     #[error("truncated")]
     Truncated,
+    /// The end of an encrypted segment is missing, as it is until the next one begins.
+    #[error(
+        "truncated: the gateway may still be writing it; wait for the next segment, or stop the gateway"
+    )]
+    Unfinished,
     /// No frame begins here, as in a file that is no segment.
     #[error("not a frame of a recording")]
     NoFrame,
@@ -210,7 +215,10 @@ fn read_segment(
     } else {
         let mut decryptor = Decryptor::new(source, identities).map_err(DamageCause::Decrypt)?;
         let read = decryptor.read_to_end(bytes);
-        read.map_err(|error| corrupt(&error))?;
+        read.map_err(|error| match corrupt(&error) {
+            DamageCause::Truncated => DamageCause::Unfinished,
+            cause => cause,
+        })?;
     }
     if bytes.len() as u64 > MAX_SEGMENT_BYTES {
         bytes.clear();

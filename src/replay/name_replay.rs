@@ -19,6 +19,7 @@ use super::{
 use crate::{
     config::Config,
     dialect,
+    error::ErrorReason,
     event::{Action, BeforeTool, Caller, Context, EventName, EventOrigin, HookRun},
     hook::{ConditionSubject, Engine, EventScope},
     model::LlmRequest,
@@ -148,8 +149,11 @@ impl LineEvaluator<'_> {
             ("outcome", _) => {
                 let model = self.open.get_mut(id).and_then(|call| call.model.as_mut());
                 if let Some(model) = model {
-                    let action = text(line, "/action");
-                    model.was_denied &= matches!(action, "deny" | "stop" | "error");
+                    let is_denied = match text(line, "/action") {
+                        "error" => text(line, "/error") == ErrorReason::PolicyDenied.as_str(),
+                        action => matches!(action, "deny" | "stop"),
+                    };
+                    model.was_denied &= is_denied;
                 }
                 self.end(id);
             }

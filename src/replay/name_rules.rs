@@ -51,8 +51,8 @@ pub(super) fn names_only(mut config: Config) -> (Config, Vec<EvaluatedRule>) {
             "model_swap" if !has_arguments => None,
             "model_swap" => Some("its `rules` need facts of the call"),
             "tool_guard" if has_names => {
-                let reason = has_arguments.then_some("its `rules` need arguments");
-                add(spec.label(), reason);
+                let reason = "its `rules`, which need arguments; `allow` and `deny` are evaluated";
+                add(spec.label(), has_arguments.then_some(reason));
                 return true;
             }
             "tool_guard" => Some("its `rules` need arguments"),

@@ -121,7 +121,7 @@ pub struct CallTimes {
 pub struct EvaluatedRule {
     /// Name of the rule.
     pub rule: String,
-    /// Reason why it is not evaluated; `None` if it is.
+    /// Reason why it, or a part of it, is not evaluated; `None` if it is.
     pub not_judged: Option<Cow<'static, str>>,
 }
 

@@ -48,10 +48,7 @@ async fn run(
         app,
         collection,
         running: None,
-        status: ShadowStatus {
-            state: "none",
-            ..ShadowStatus::default()
-        },
+        status: ShadowStatus::none(),
         followed: None,
     };
     let slot = Arc::clone(&task.app.resources.shadow);
@@ -77,7 +74,7 @@ struct ShadowTask {
     /// The state at the last start or end.
     status: ShadowStatus,
     /// Versions of the config in use and of the shadow's config in the file, when they were last
-    /// compared with those before.
+    /// compared with those before; `None` if the next reload starts the shadow of the config.
     followed: Option<(String, String)>,
 }
 
@@ -146,8 +143,11 @@ impl ShadowTask {
         if self.followed.as_ref() == Some(&followed) {
             return;
         }
-        self.followed = Some(followed);
         self.end(EndReason::Reload, "").await;
+        self.followed = Some(followed);
+        if self.status.error.is_some() {
+            self.status = ShadowStatus::none();
+        }
         if let (Some(settings), Some(candidate)) = (settings, candidate) {
             let started = match candidate {
                 Ok(candidate) => self.start(candidate, settings, "").await,
@@ -192,7 +192,8 @@ impl ShadowTask {
         // INVARIANT: requests choose nothing that is executed.
         config.remove_shadow_hooks();
         self.end(EndReason::Operator, by).await;
-        self.start(config, settings, by).await
+        let started = self.start(config, settings, by).await;
+        started.inspect_err(|_| self.followed = None)
     }
 
     async fn start(
@@ -221,6 +222,7 @@ impl ShadowTask {
             from: record.from.clone(),
             to: record.to.clone(),
             sample: record.sample,
+            replaces_config: !by.is_empty() && self.app.snapshot().config.shadow.is_some(),
             started: rfc3339_seconds(started),
             until: rfc3339_seconds(started.checked_add(time).unwrap_or(Timestamp::MAX)),
             ..ShadowStatus::default()
@@ -293,6 +295,7 @@ impl ShadowTask {
             dropped: status.dropped,
         };
         log_end(&running.record, reason, counts.calls);
+        self.followed.take_if(|_| !running.record.by.is_empty());
         self.append(&ShadowRecord {
             action: ShadowChange::End,
             by: by.to_owned(),

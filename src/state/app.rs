@@ -102,8 +102,8 @@ impl App {
     /// Fails if it cannot be stored; the one that was in use before stays.
     pub fn store_start(&self) -> Result<(), BuildError> {
         if let Some(source) = &self.reloads.source {
-            self.snapshot().store_candidate(source)?;
-            source.store(&self.reloads.start, &ReloadCause::Start.to_string(), None)?;
+            let snapshot = self.snapshot();
+            snapshot.store_revisions(source, &ReloadCause::Start, None)?;
         }
         Ok(())
     }
@@ -112,9 +112,9 @@ impl App {
     pub fn start(&self) {
         let snapshot = self.snapshot();
         snapshot.start(&self.resources);
-        if let Some(source) = &self.reloads.source {
+        if let (Some(source), Some(audit)) = (&self.reloads.source, &snapshot.audit) {
             let promotions = source.promotions_at_start();
-            source.append_promotions(promotions, snapshot.audit.as_ref(), &self.resources.tasks);
+            source.append_promotions(promotions, Some(audit), &self.resources.tasks);
         }
         let trace = Arc::clone(&self.resources.trace);
         let maintained = async move { trace.maintain_contents().await };
@@ -308,19 +308,21 @@ impl App {
         // INVARIANT: the revision is stored before any call runs under it, so that a process that
         // is killed starts with the old one or with this one.
         let source = self.source()?;
-        snapshot.store_candidate(source)?;
-        source.store(&snapshot.config, &cause.to_string(), promotion)?;
+        snapshot.store_revisions(source, &cause, promotion)?;
         snapshot.start(&self.resources);
+        // A promotion that ends the decision log is recorded in it.
+        let ended = self.snapshot().audit.clone();
+        let ended = ended.map(|audit| Arc::new(audit.for_config(&snapshot.config.version)));
+        let audit = snapshot.audit.clone().or(ended);
         let promotions = promotion.into_iter().cloned().collect();
-        source.append_promotions(promotions, snapshot.audit.as_ref(), &self.resources.tasks);
+        source.append_promotions(promotions, audit.as_ref(), &self.resources.tasks);
         let applied = revision(&snapshot, cause);
         let previous = self.replace(snapshot);
         previous.proofs.stop();
         self.resources.follow_config(&applied.config);
         revisions::log_removed_guards(&previous.config, &applied.config);
         revisions::log_warnings(&applied.config);
-        let version = &applied.config.version;
-        tracing::info!(config.version = version, "config reloaded");
+        tracing::info!(config.version = applied.config.version, "config reloaded");
         self.reloads.revisions.lock().add(applied);
         self.record_outcome(ReloadOutcome::Applied);
         Ok(())

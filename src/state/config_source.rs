@@ -128,9 +128,11 @@ impl ConfigSource {
             layers,
         };
         let promoted = state.promoted().map(|active| active.revision.clone());
+        let promoted = state.store.as_ref().zip(promoted);
+        let promoted = promoted.map(|(store, version)| store.load_active(&version));
         *self.state.lock() = state;
         match promoted {
-            Some(version) => self.read_stored(self.stored(&version)?),
+            Some(revision) => self.read_stored(revision?),
             None => Ok(file),
         }
     }
@@ -209,11 +211,11 @@ impl ConfigSource {
     /// # Errors
     ///
     /// Fails if it cannot be stored.
-    pub(super) fn store_candidate(&self, to: &str, config: &Config) -> Result<(), RevisionError> {
-        if is_version(to) {
+    pub(super) fn store_candidate(&self, config: &Config) -> Result<(), RevisionError> {
+        let (state, store) = self.state_and_store()?;
+        if store.load(&config.version).is_ok() {
             return Ok(());
         }
-        let (state, store) = self.state_and_store()?;
         self.lock(&store)?;
         let mut needed = vec![state.file_version.as_str()];
         if let Some(active) = &state.active {
@@ -245,8 +247,8 @@ impl ConfigSource {
         store.set_active(active)
     }
 
-    /// Stores a config that is about to be in use. With `promotion`, it stays in use until the
-    /// config file changes.
+    /// Stores a config that is about to be in use, and keeps the revision of the `candidate` that
+    /// is rolled out. With `promotion`, it stays in use until the config file changes.
     ///
     /// # Errors
     ///
@@ -254,6 +256,7 @@ impl ConfigSource {
     pub(super) fn store(
         &self,
         config: &Config,
+        candidate: Option<&Config>,
         cause: &str,
         promotion: Option<&PromotionRecord>,
     ) -> Result<(), RevisionError> {
@@ -284,8 +287,8 @@ impl ConfigSource {
             aborted: None,
             unrecorded: Vec::new(),
         };
-        let rolled_out = config.rollout.as_ref().map(|rollout| &rollout.to);
-        let needed = [Some(&active.file), active.previous.as_ref(), rolled_out];
+        let candidate = candidate.map(|candidate| &candidate.version);
+        let needed = [Some(&active.file), active.previous.as_ref(), candidate];
         let needed: Vec<&str> = needed.into_iter().flatten().map(String::as_str).collect();
         store.save(config, cause, &needed)?;
         // Locked, because a rollout that is aborted meanwhile stores the active revision, too.

@@ -151,7 +151,31 @@ impl RevisionStore {
     ///
     /// Fails if its file cannot be read.
     pub(super) fn active(&self) -> Result<Option<ActiveRevision>, RevisionError> {
-        self.read(ACTIVE)
+        self.read(ACTIVE).map_err(|error| match error {
+            RevisionError::Damaged { message, .. } => self.damaged_active(&message),
+            error => error,
+        })
+    }
+
+    /// Returns the revision that [`Self::active`] names.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is none, or if it cannot be read.
+    pub(super) fn load_active(&self, version: &str) -> Result<StoredRevision, RevisionError> {
+        self.load(version).map_err(|error| match error {
+            RevisionError::Unknown(_) => {
+                self.damaged_active(&format!("its revision `{version}` has no file here"))
+            }
+            error => error,
+        })
+    }
+
+    fn damaged_active(&self, message: &str) -> RevisionError {
+        RevisionError::Damaged {
+            path: self.0.path.join(ACTIVE),
+            message: format!("{message}; remove `{ACTIVE}` to use the config file"),
+        }
     }
 
     /// Replaces the revision in use.

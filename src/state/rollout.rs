@@ -13,11 +13,13 @@ use super::{
     config_source::ConfigSource,
     resources::AppResources,
     revision_store::RevisionError,
+    revisions::ReloadCause,
     rollout_progress::{RolloutArm, RolloutChange, RolloutProgress, RolloutStatus},
     rollout_sink::RolloutReporter,
     snapshot::{BuildError, Snapshot},
 };
 use crate::{
+    audit_log::PromotionRecord,
     config::{Config, ConfigError, Problem, RolloutUnit},
     proof::GuardStatus,
 };
@@ -182,16 +184,24 @@ impl Snapshot {
         Ok(Some(candidate))
     }
 
-    /// Stores the revision of the config that is rolled out, once it is about to be in use.
+    /// Stores the revisions of this config and of the one that is rolled out, once they are about
+    /// to be in use. With `promotion`, this one stays in use until the config file changes.
     ///
     /// # Errors
     ///
-    /// Fails if it cannot be stored.
-    pub(super) fn store_candidate(&self, source: &ConfigSource) -> Result<(), RevisionError> {
-        let (Some(settings), Some(candidate)) = (&self.config.rollout, &self.candidate) else {
-            return Ok(());
-        };
-        source.store_candidate(&settings.to, &candidate.config)
+    /// Fails if one cannot be stored; the one that was in use before stays.
+    pub(super) fn store_revisions(
+        &self,
+        source: &ConfigSource,
+        cause: &ReloadCause,
+        promotion: Option<&PromotionRecord>,
+    ) -> Result<(), RevisionError> {
+        let candidate = self.candidate.as_deref();
+        let candidate = candidate.map(|candidate| &*candidate.config);
+        if let Some(candidate) = candidate {
+            source.store_candidate(candidate)?;
+        }
+        source.store(&self.config, candidate, &cause.to_string(), promotion)
     }
 
     /// Adds the snapshot of the config that is rolled out. A rollout of `previous` with the same

@@ -177,12 +177,15 @@ impl RolloutProgress {
         self.share_in(&self.state.lock())
     }
 
-    /// Takes the next step if it is time for it, and returns it.
+    /// Takes the next step if it is time for it, and returns it. With conditions of an abort, a
+    /// step ends after its first comparison at the earliest.
     pub(super) fn advance(&self, now: Instant) -> Option<RolloutChange> {
         let mut state = self.state.lock();
         let next = self.shares.get(state.step + 1)?;
         let waited = now.saturating_duration_since(state.step_began);
-        if state.is_aborted || waited < self.settings.hold {
+        let is_compared = state.compared_at > MIN_CALLS;
+        let is_due = is_compared || !self.settings.abort_if.is_set() || self.share_in(&state) == 0;
+        if state.is_aborted || waited < self.settings.hold || !is_due {
             return None;
         }
         // Each step is compared by itself, since the load of the day changes.

@@ -9,6 +9,7 @@ use url::Url;
 
 use crate::{
     cli::{failure::Failure, runtime::block_on, service_url::ServiceUrlParser},
+    error::ErrorReason,
     error_chain::with_sources,
     service_client::{client_builder, error_message, read_body},
 };
@@ -87,11 +88,16 @@ impl AdminArgs {
             || Failure::Failed("the gateway sent a response that is too large".to_owned());
         let body = read_body(response, MAX_RESPONSE_BYTES).await;
         let body = body.map_err(unreachable)?.ok_or_else(too_large)?;
-        match serde_json::from_slice(&body) {
+        match serde_json::from_slice::<Value>(&body) {
             Ok(answer) if status.is_success() => Ok(answer),
-            _ => {
+            answer => {
                 let hint = "`--token-file` names a file with the token";
-                let message = error_message(status, &body, hint);
+                let mut message = error_message(status, &body, hint);
+                if status == StatusCode::FORBIDDEN
+                    && answer.ok().is_none_or(|answer| is_unknown_path(&answer))
+                {
+                    message += "; `--url` must be the address of the admin API, without a path";
+                }
                 let may_pass = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
                 let failure = if may_pass {
                     Failure::Unavailable
@@ -114,6 +120,12 @@ impl AdminArgs {
             "the gateway at {gateway} cannot be reached: {causes}"
         ))
     }
+}
+
+/// Returns whether an error response is that of a path which the port does not have.
+fn is_unknown_path(answer: &Value) -> bool {
+    let reason = answer.pointer("/error/details/0/reason");
+    reason.and_then(Value::as_str) == Some(ErrorReason::UnknownPath.as_str())
 }
 
 /// Returns the text of a field; empty if the object has none.

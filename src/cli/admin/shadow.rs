@@ -76,12 +76,7 @@ impl ShadowArgs {
             Failure::Failed(format!("the gateway sent an unreadable report: {error}"))
         })?;
         print(&render(&report, self.format, self.fail_on.as_ref()))?;
-        let dropped = number(&status, "dropped");
-        if dropped > 0 {
-            print_error(&format!(
-                "not evaluated for lack of resources: {dropped} calls"
-            ));
-        }
+        print_notes(&status);
         match text(&status, "reason") {
             "until" | "operator" => check_condition(self.fail_on, &report),
             reason => Err(Failure::Failed(format!("the shadow ended early: {reason}"))),
@@ -147,6 +142,19 @@ fn is_ended(status: &Value, started: &Value) -> Result<bool, Failure> {
         state => return Ok(state != "running"),
     };
     Err(Failure::Failed(message.to_owned()))
+}
+
+/// Prints what the report does not have.
+fn print_notes(status: &Value) {
+    let dropped = number(status, "dropped");
+    if dropped > 0 {
+        print_error(&format!(
+            "not evaluated for lack of resources: {dropped} calls"
+        ));
+    }
+    if status.get("replaces_config") == Some(&Value::Bool(true)) {
+        print_error("the next reload starts the shadow of the config file again");
+    }
 }
 
 fn parse_positive(text: &str) -> Result<Duration, String> {

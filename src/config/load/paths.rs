@@ -167,8 +167,14 @@ impl Loader {
         let Some(rollout) = self.section::<RolloutSettings>("/rollout") else {
             return;
         };
-        if rollout.shares().is_empty() {
-            self.problem("/rollout", "`rollout` needs `percent` or `steps`");
+        match rollout.shares()[..] {
+            [] => self.problem("/rollout", "`rollout` needs `percent` or `steps`"),
+            [share] if rollout.percent.is_some() && !rollout.steps.is_empty() => {
+                let message =
+                    format!("no step is larger than `percent`, so the share stays {share} %");
+                self.warning("/rollout/steps", message);
+            }
+            _ => (),
         }
         if self.value.get("revisions").is_none() {
             self.problem("/rollout", "`rollout` needs `revisions`");

@@ -30,7 +30,7 @@ pub struct RolloutSettings {
     #[serde(default)]
     #[schemars(inner(range(max = 100)))]
     pub steps: Vec<u8>,
-    /// Time between two steps.
+    /// Time between two steps. With `abort_if`, a step also lasts until the configs are compared.
     #[serde(with = "DurationText", default = "default_hold")]
     #[schemars(with = "DurationText")]
     pub hold: Duration,
@@ -91,6 +91,13 @@ impl RolloutSettings {
             }
         }
         shares
+    }
+}
+
+impl AbortConditions {
+    /// Returns whether there is any condition.
+    pub fn is_set(&self) -> bool {
+        *self != Self::default()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Writes the lines of promotions to the decision log.
 //!
 //! `active.json` has the promotions whose lines are not written yet. If the process is killed
-//! before it writes one, the next start does.
+//! before it writes one, the next start with a decision log does.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ impl ConfigSource {
         promotions
     }
 
-    /// Appends promotions to the decision log. Once they are written, they count as recorded.
-    /// Needs a runtime.
+    /// Appends promotions to the decision log. Once they are written, or if there is no log, they
+    /// count as recorded. Needs a runtime.
     pub(in crate::state) fn append_promotions(
         &self,
         promotions: Vec<PromotionRecord>,

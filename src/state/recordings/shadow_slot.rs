@@ -45,12 +45,12 @@ pub enum ShadowAction {
         config: String,
         /// Settings of the shadow; their path is empty.
         settings: Box<ShadowSettings>,
-        /// Name of the operator; empty without users.
+        /// Name of the operator.
         by: Arc<str>,
     },
     /// Ends the shadow that is running, if there is one.
     End {
-        /// Name of the operator; empty without users.
+        /// Name of the operator.
         by: Arc<str>,
     },
     /// Only reads the state.
@@ -83,6 +83,10 @@ pub struct ShadowStatus {
     pub started: String,
     /// Time at which it ends at the latest, or has ended.
     pub until: String,
+    /// True if an operator started it in the place of the shadow of the config in use, which the
+    /// first reload after its end starts again.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub replaces_config: bool,
     /// Reason of the end: `until`, `operator`, `reload`, `shutdown`, `panic`, `deadline` or
     /// `failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,6 +102,16 @@ pub struct ShadowStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub report: Option<Value>,
+}
+
+impl ShadowStatus {
+    /// The state without a shadow.
+    pub fn none() -> Self {
+        Self {
+            state: "none",
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for ShadowSlot {

@@ -363,7 +363,7 @@ policies:
     assert_eq!(report["damaged"]["count"], 1);
     let evaluated = report["judged_rules"].to_string();
     assert!(
-        evaluated.contains("its `rules` need arguments"),
+        evaluated.contains("its `rules`, which need arguments; `allow` and `deny` are evaluated"),
         "{evaluated}"
     );
     assert!(
@@ -399,6 +399,10 @@ fn calls_of_a_decision_log_count_once_and_are_denied_if_their_outcome_is() {
         line("event", id, fields)
     };
     let outcome = |id, action: &str| line("outcome", id, serde_json::json!({ "action": action }));
+    let failed = |id, error: &str| {
+        let fields = serde_json::json!({ "action": "error", "error": error });
+        line("outcome", id, fields)
+    };
     let log = [
         request("tools", "m", 1),
         request("respond", "big", 0),
@@ -408,6 +412,10 @@ fn calls_of_a_decision_log_count_once_and_are_denied_if_their_outcome_is() {
         request("deny", "big", 0),
         outcome("deny", "deny"),
         outcome("tools", "edit"),
+        request("overloaded", "m", 0),
+        failed("overloaded", "OVERLOADED"),
+        request("refused", "m", 0),
+        failed("refused", "POLICY_DENIED"),
         serde_json::json!({ "v": 1, "id": "i" }).to_string(),
     ];
     fs::write(folder.path().join("decisions.jsonl"), log.concat()).unwrap();
@@ -418,11 +426,12 @@ fn calls_of_a_decision_log_count_once_and_are_denied_if_their_outcome_is() {
 
     let report: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {err}"));
     let counts = &report["counts"];
-    assert_eq!(counts["calls"], 3, "{report:#}");
+    assert_eq!(counts["calls"], 5, "{report:#}");
     assert_eq!(counts["newly_denied"], 2, "{report:#}");
-    assert_eq!(counts["unchanged"], 1, "{report:#}");
+    assert_eq!(counts["unchanged"], 2, "{report:#}");
+    assert_eq!(counts["unknown"], 1, "{report:#}");
     assert_eq!(report["damaged"]["count"], 1, "{report:#}");
-    fs::write(folder.path().join("decisions.jsonl"), &log[8]).unwrap();
+    fs::write(folder.path().join("decisions.jsonl"), &log[12]).unwrap();
     assert_eq!(run(&from, folder.path()).0, 1);
 }
 

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::RevisionGateway;
 use crate::harness::{
-    Agent, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, decision_log,
+    Agent, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, decision_log, run,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -185,6 +185,56 @@ async fn the_missing_line_of_a_rollback_is_written_once_at_the_next_start() {
     assert_eq!(fields, ["promoted", "rollback", &apple, &banana]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_promotion_that_ends_the_decision_log_is_recorded_in_it() {
+    let gateway = RevisionGateway::start("apple").await;
+    let apple = gateway.version().await;
+    remove_decision_log(&gateway);
+    let silent = gateway.version_after(&apple).await;
+    gateway.run_config_command(&["promote", &apple]);
+
+    let (code, _, err) = gateway.run_config_command(&["rollback"]);
+
+    assert_eq!((code, err.as_str()), (0, ""));
+    until_recorded(&gateway).await;
+    let lines = stop_and_read_log(gateway);
+    let mut promoted = lines.iter().filter(|line| line["kind"] == "promoted");
+    let last = promoted.next_back().unwrap();
+    let fields = ["action", "from", "to", "config"].map(|field| &last[field]);
+    assert_eq!(fields, ["rollback", &apple, &silent, &silent]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_line_is_written_at_the_next_start_with_a_decision_log() {
+    let mut gateway = RevisionGateway::start("apple").await;
+    let apple = gateway.version().await;
+    gateway.served.kill();
+    // The state of a process that is killed before it writes the line.
+    let mut active = gateway.active_revision();
+    active["unrecorded"] = json!([
+        { "action": "rollback", "from": "0123456789abcdef", "to": apple, "by": "olga" }
+    ]);
+    fs::write(gateway.path("revisions/active.json"), active.to_string()).unwrap();
+    let config = remove_decision_log(&gateway);
+    gateway.restart();
+    gateway.version().await;
+
+    fs::write(gateway.path("hookgate.yaml"), config).unwrap();
+    gateway.restart();
+
+    until_recorded(&gateway).await;
+    let lines = stop_and_read_log(gateway);
+    assert!(lines.iter().any(|line| line["by"] == "olga"), "{lines:#?}");
+}
+
+/// Removes `audit` from the config file. Returns the text of the file before.
+fn remove_decision_log(gateway: &RevisionGateway) -> String {
+    let file = gateway.path("hookgate.yaml");
+    let config = fs::read_to_string(&file).unwrap();
+    fs::write(&file, config.replace("audit: { path: audit.jsonl }\n", "")).unwrap();
+    config
+}
+
 /// Waits until the lines of all promotions are written.
 async fn until_recorded(gateway: &RevisionGateway) {
     let deadline = Instant::now() + TEST_TIMEOUT;
@@ -346,6 +396,48 @@ async fn a_damaged_old_revision_blocks_nothing() {
     assert_eq!(code, 0, "{errors}");
     let (code, _, _) = gateway.run_config_command(&["promote", &apple]);
     assert_ne!(code, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_without_the_revision_in_use_names_the_way_out() {
+    let mut gateway = RevisionGateway::start("apple").await;
+    let apple = gateway.version().await;
+    gateway.edit("banana").await;
+    gateway.run_config_command(&["promote", &apple]);
+    gateway.served.kill();
+    let start = || {
+        let addresses = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
+        let command = [&["serve", "--config", "hookgate.yaml"], &addresses[..]].concat();
+        run(&command, gateway.folder.path())
+    };
+
+    fs::remove_file(gateway.path(&format!("revisions/{apple}.json"))).unwrap();
+    let (code, _, error) = start();
+    let expected = format!(
+        "revisions/active.json`: its revision `{apple}` has no file here; remove `active.json` to \
+         use the config file"
+    );
+    assert!(code != 0 && error.contains(&expected), "{error}");
+
+    fs::write(gateway.path("revisions/active.json"), "{").unwrap();
+    let (code, _, error) = start();
+    let expected = "remove `active.json` to use the config file";
+    assert!(code != 0 && error.contains(expected), "{error}");
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_that_of_the_admin_api_is_reported() {
+    let gateway = RevisionGateway::start("apple").await;
+    for url in [
+        gateway.agent.base.clone(),
+        format!("{}/console/", gateway.operator.base),
+    ] {
+        let command = ["config", "history", "--url", &url];
+        let (code, _, error) = run(&command, gateway.folder.path());
+
+        let expected = "`--url` must be the address of the admin API, without a path";
+        assert!(code == 1 && error.contains(expected), "{url}: {error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

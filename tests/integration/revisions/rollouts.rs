@@ -494,6 +494,44 @@ async fn the_share_grows_in_steps_and_the_candidate_can_be_promoted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_with_abort_conditions_ends_after_its_comparison() {
+    let rollout = "{ to: next.yaml, percent: 50, steps: [100], hold: 100ms, \
+                   abort_if: { newly_denied: 50% } }";
+    let gateway = Rollout::start(rollout).await;
+
+    denied_calls(&gateway, 20).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    denied_calls(&gateway, 20).await;
+    assert_eq!(gateway.state().await["percent"], 50);
+
+    denied_calls(&gateway, 700).await;
+    gateway
+        .wait_until("whole share", |state| state["percent"] == 100)
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_history_of_a_promoted_revision_survives_its_rollout() {
+    let gateway = Rollout::start("{ to: next.yaml, percent: 1 }").await;
+    let to = gateway.state().await["to"].as_str().unwrap().to_owned();
+    let revision = async || {
+        let history = gateway.operator.get("/config/history").await.json();
+        let mut revisions = history.as_array().unwrap().iter();
+        let revision = revisions.find(|revision| revision["version"] == to.as_str());
+        let revision = revision.unwrap();
+        [&revision["cause"], &revision["applied"]].map(Value::to_string)
+    };
+    gateway.command(&["promote", &to]);
+    let promoted = revision().await;
+
+    gateway.command(&["rollback"]);
+
+    assert_eq!(gateway.state().await["percent"], 1);
+    assert_eq!(promoted[0], "\"promotion by local\"");
+    assert_eq!(revision().await, promoted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_candidate_with_problems_is_refused() {
     let gateway = Rollout::start("{ to: next.yaml, percent: 100 }").await;
     let reload = || gateway.operator.post("/reload", "");
@@ -608,6 +646,17 @@ fn check_accepts_a_rollout_and_stores_no_revision() {
 
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
     assert!(!folder.path().join("revisions").exists());
+}
+
+#[test]
+fn steps_that_never_happen_are_a_warning_of_check() {
+    let next = "upstreams: { gemini: { url: \"http://127.0.0.1:1\" } }\n";
+    let folder = rollout_folder("next.yaml, steps: [1]", &[("next.yaml", next)]);
+
+    let (code, _, err) = run(&["check", "hookgate.yaml"], folder.path());
+
+    let warning = "no step is larger than `percent`, so the share stays 1 %";
+    assert!(code == 0 && err.contains(warning), "{code}: {err}");
 }
 
 #[test]

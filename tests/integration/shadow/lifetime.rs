@@ -127,4 +127,37 @@ async fn a_shadow_with_an_invalid_config_ends_as_failed() {
         error.contains("next.yaml") && error.contains("none"),
         "{error}"
     );
+    let page = gateway.operator.get("/console/changes").await;
+    let page = page.text();
+    assert!(
+        page.contains("The shadow of the config cannot be started"),
+        "{page}"
+    );
+    assert!(page.contains("not `none`"), "{page}");
+
+    // The shadow is removed from the config.
+    gateway.write_config("hookgate.yaml", &config_with_shadow(&base(), ""));
+    gateway
+        .wait_until("end of the failure", |status| status["state"] == "none")
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_starts_the_shadow_of_the_config_again_after_that_of_an_operator() {
+    let shadow = format!("sample: 1, {AMPLE_BUDGET}");
+    let gateway = ShadowGateway::start(&base(), &base(), &shadow).await;
+    let config = std::fs::read_to_string(gateway.folder.path().join("next.yaml")).unwrap();
+    let posted = gateway.operator.post("/shadow?sample=0.5", config).await;
+    assert_eq!(posted.json()["replaces_config"], true);
+
+    // A reload that changes nothing keeps it.
+    assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
+    assert_eq!(gateway.end_shadow().await["sample"], 0.5);
+    assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
+
+    gateway
+        .wait_until("shadow of the config", |status| {
+            status["state"] == "running" && status["sample"] == 1.0
+        })
+        .await;
 }
