@@ -248,6 +248,13 @@ fn a_base_url_with_a_version_is_a_warning() {
         ),
         ("gemini", "/v1beta/", "/v1beta/v1beta/models", "/v1beta"),
         ("vertex", "/v1", "/v1/v1/projects", "/v1"),
+        ("vertex", "/v1alpha1", "/v1alpha1/v1/projects", "/v1alpha1"),
+        (
+            "code_assist",
+            "/v1internal",
+            "/v1internal/v1internal",
+            "/v1internal",
+        ),
     ] {
         let warning = format!("so that it calls `{called}`: leave out `{version}`");
         let stderr = found(api, path);
@@ -258,6 +265,8 @@ fn a_base_url_with_a_version_is_a_warning() {
         ("openai", "/api"),
         ("openai", "/openai/"),
         ("anthropic", "/v1/account/anthropic"),
+        ("openai", "/v1-prod"),
+        ("openai", "/v100"),
         ("gemini", ""),
     ] {
         assert_eq!(found(api, path), "", "{api} {path}");
