@@ -273,9 +273,9 @@ impl Position {
 fn quoting_advice(message: &str) -> &'static str {
     let is_about = |words: &[&str]| words.iter().any(|word| message.contains(word));
     if is_about(&["anchor", "unknown value", "unexpected character"]) {
-        "; quote text that begins with `*`, `&`, `@` or `%`"
+        "; quote text that begins with `*`, `&`, `@`, `%` or a backtick"
     } else if is_about(&["escape"]) {
-        "; use single quotes for text with backslashes"
+        "; write `\\\\` for a backslash, or use single quotes in YAML"
     } else {
         ""
     }
