@@ -142,6 +142,11 @@ impl SpannedYaml {
         self.moves = moves;
     }
 
+    /// Returns whether the document has hooks in the form of another agent.
+    pub(crate) const fn is_translated(&self) -> bool {
+        !self.moves.is_empty()
+    }
+
     /// Returns the pointer in the document for one in its translation.
     fn moved<'a>(&self, pointer: &'a str) -> Cow<'a, str> {
         let moves = self.moves.iter().filter_map(|(to, from)| {
