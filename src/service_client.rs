@@ -6,7 +6,13 @@ use reqwest::{ClientBuilder, redirect};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::error_chain::{error_chain, message};
+use crate::{
+    error_chain::{error_chain, message},
+    invisible_char::escape_invisible,
+};
+
+/// Maximum number of characters of another server's response in a message.
+const MAX_QUOTED_CHARS: usize = 200;
 
 /// Error of a request without a successful response. Holds no URL, which may contain credentials.
 #[derive(Debug, Error)]
@@ -59,11 +65,12 @@ pub fn root_cause(error: reqwest::Error) -> String {
     cause.map(message).unwrap_or_default()
 }
 
-/// Returns the message of a gateway's error response. `hint` is the way to give a credential.
+/// Returns the message of a gateway's error response, or the beginning of that of another server.
+/// `hint` is the way to give a credential.
 pub fn error_message(status: StatusCode, body: &[u8], hint: &str) -> String {
     let answer: Value = serde_json::from_slice(body).unwrap_or_default();
     let message = answer.pointer("/error/message").and_then(Value::as_str);
-    let message = message.unwrap_or("unreadable response");
+    let message = message.map_or_else(|| unreadable_response(body), str::to_owned);
     let text = format!("the gateway responded with {status}: {message}");
     match status {
         StatusCode::UNAUTHORIZED => format!("{text}; {hint}"),
@@ -88,4 +95,10 @@ pub async fn read_body(
         }
     }
     Ok(Some(body))
+}
+
+fn unreadable_response(body: &[u8]) -> String {
+    let body = String::from_utf8_lossy(body);
+    let beginning: String = body.chars().take(MAX_QUOTED_CHARS).collect();
+    format!("unreadable response `{}`", escape_invisible(&beginning))
 }

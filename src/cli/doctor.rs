@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf, time::Duration};
 
 use agent_routes::{Address, Machine, Reachability, Report, Verdict, Way};
 use clap::Args;
-use reqwest::Certificate;
+use reqwest::{Certificate, Response};
 use serde::Serialize;
 use url::Url;
 
@@ -199,9 +199,9 @@ fn host_line(address: &Address, reachability: &Reachability) -> String {
     format!("{verdict:<13}  {address}: {how}")
 }
 
-/// Sends a request to the gateway, whose certificate must be one that agents trust. Returns
+/// Sends requests to the gateway, whose certificate must be one that agents trust. Returns
 /// why there is no answer of a gateway.
-async fn probe_gateway(url: Url) -> Result<(), String> {
+async fn probe_gateway(mut url: Url) -> Result<(), String> {
     let mut client = client_builder().timeout(GATEWAY_TIMEOUT);
     if let Some(file) = env::var_os(NODE_AUTHORITIES).filter(|file| !file.is_empty()) {
         let pem = fs::read(file).map_err(|error| format!("{NODE_AUTHORITIES}: {error}"))?;
@@ -210,17 +210,19 @@ async fn probe_gateway(url: Url) -> Result<(), String> {
         client = client.tls_certs_merge(certificates);
     }
     let client = client.build().map_err(root_cause)?;
-    let answer = client.get(url).send().await.map_err(root_cause)?;
-    if answer.headers().contains_key(RequestId::HEADER) {
-        // Only the admin port redirects: to the console.
-        if answer.status().is_redirection() {
-            return Err("the port is that of the admin API, not that of agents".to_owned());
-        }
-        Ok(())
-    } else {
-        let header = RequestId::HEADER;
-        Err(format!(
+    let header = RequestId::HEADER;
+    let is_own = |answer: &Response| answer.headers().contains_key(&header);
+    let answer = client.get(url.clone()).send().await.map_err(root_cause)?;
+    if !is_own(&answer) {
+        return Err(format!(
             "the answer is not that of hookgate: it has no `{header}`"
-        ))
+        ));
     }
+    // Only the admin port has this path.
+    url.set_path("/healthz");
+    let health = client.get(url).send().await;
+    if health.is_ok_and(|health| health.status().is_success() && is_own(&health)) {
+        return Err("the port is that of the admin API, not that of agents".to_owned());
+    }
+    Ok(())
 }

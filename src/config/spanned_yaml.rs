@@ -139,6 +139,11 @@ impl SpannedYaml {
         self.moves = moves;
     }
 
+    /// Returns whether the document has hooks in the form of another agent.
+    pub(crate) const fn is_translated(&self) -> bool {
+        !self.moves.is_empty()
+    }
+
     /// Returns the pointer in the document for one in its translation.
     fn moved<'a>(&self, pointer: &'a str) -> Cow<'a, str> {
         let moves = self.moves.iter().filter_map(|(to, from)| {
@@ -259,9 +264,9 @@ impl Position {
 fn quoting_advice(message: &str) -> &'static str {
     let is_about = |words: &[&str]| words.iter().any(|word| message.contains(word));
     if is_about(&["anchor", "unknown value", "unexpected character"]) {
-        "; quote text that begins with `*`, `&`, `@` or `%`"
+        "; quote text that begins with `*`, `&`, `@`, `%` or a backtick"
     } else if is_about(&["escape"]) {
-        "; use single quotes for text with backslashes"
+        "; write `\\\\` for a backslash, or use single quotes in YAML"
     } else {
         ""
     }

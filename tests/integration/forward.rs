@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use crate::{
-    harness::{TestGateway, Upstream, hook, hookgate, run},
+    harness::{TestGateway, Upstream, hook, hookgate, respond, run},
     tls::{self, Authority},
 };
 
@@ -152,6 +152,22 @@ async fn the_reason_why_a_gateway_cannot_be_reached_is_named() {
         let expected = format!("cannot be reached: {cause}");
         assert!(stderr.contains(&expected), "{stderr}");
     }
+}
+
+#[tokio::test]
+async fn the_beginning_of_an_answer_that_is_not_hookgates_is_named() {
+    let page = format!("<h1>no\nbackend</h1>{}", "x".repeat(1000));
+    let proxy = Upstream::with(move |_| respond(502, "text/html", page.clone())).await;
+    let url = format!("http://{}", proxy.addr);
+
+    let output = forward(&url, &[], &shell("ls")).await;
+
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let start = "hookgate: the gateway responded with 502 Bad Gateway: \
+         unreadable response `<h1>no\\nbackend</h1>xx";
+    assert!(stderr.starts_with(start), "{stderr}");
+    assert!(stderr.len() < 500, "{stderr}");
 }
 
 /// Output of `forward` for an agent with this hook protocol.

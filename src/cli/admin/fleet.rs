@@ -136,14 +136,8 @@ impl StatusArgs {
                 log.head.log
             ));
         }
-        let first = status.replicas.first().map(|view| &view.status.revision);
-        let waited_for = |digits| {
-            first
-                .filter(|first| first.starts_with(digits))
-                .unwrap_or(digits)
-        };
-        let revision = self.wait_for.as_ref().map_or(&status.revision, waited_for);
-        let has_other = |view: &&ReplicaView| view.status.revision != *revision;
+        let revision = self.wait_for.as_deref().unwrap_or(&status.revision);
+        let has_other = |view: &&ReplicaView| !view.status.revision.starts_with(revision);
         let others = status.replicas.iter().filter(has_other).count();
         if others > 0 {
             return Some(format!(

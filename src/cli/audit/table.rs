@@ -100,7 +100,7 @@ pub(super) fn text_line(line: &Value) -> String {
     for key in LEADING_KEYS {
         let value = text(line, &format!("/{key}"));
         if !value.is_empty() {
-            line_text = format!("{line_text} {}", escape(&value));
+            line_text = format!("{line_text} {}", quoted(&value));
         }
     }
     let hooks = line.get("hooks").and_then(Value::as_array);
@@ -181,7 +181,7 @@ mod tests {
         let text = text_line(&line);
 
         let expected =
-            "T #7 event BeforeTool evil\\n\\u{1b}[2Jtool deny guard(ok deny 3 ms) session=s";
+            r#"T #7 event BeforeTool "evil\n\u{1b}[2Jtool" deny guard(ok deny 3 ms) session=s"#;
         assert_eq!(text, expected);
         let row = csv_row(&line);
         assert_eq!(row.matches(',').count(), csv_header().matches(',').count());

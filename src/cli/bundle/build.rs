@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    env,
+    env, fs,
     path::{self, Path, PathBuf},
     sync::Arc,
 };
@@ -102,13 +102,20 @@ impl BuildArgs {
     /// there.
     fn files(&self) -> Result<BTreeMap<String, BundleFile>, Failure> {
         let mut files = read_directory(&self.directory).map_err(Failure::of)?;
-        let absolute = |file| path::absolute(file).map_err(Failure::of);
-        let (output, directory) = (absolute(&self.output)?, absolute(&self.directory)?);
-        let name = output.strip_prefix(directory).ok();
-        if let Some(name) = name.and_then(Path::to_str) {
-            files.remove(name);
+        if let Some(name) = self.output_name() {
+            files.remove(&name);
         }
         Ok(files)
+    }
+
+    /// Returns the path of the bundle in the folder, if it is there.
+    fn output_name(&self) -> Option<String> {
+        let output = path::absolute(&self.output).ok()?;
+        let parent = fs::canonicalize(output.parent()?).ok()?;
+        let output = parent.join(output.file_name()?);
+        let directory = fs::canonicalize(&self.directory).ok()?;
+        let name = output.strip_prefix(directory).ok()?;
+        name.to_str().map(str::to_owned)
     }
 
     /// Returns the bundles whose policies are checked together: the organisation's, if there is

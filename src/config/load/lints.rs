@@ -28,7 +28,15 @@ pub(super) fn unused_settings(document: &SpannedYaml, value: &Value) -> Vec<Prob
         groups.into_iter().map(|pointer| (*event, pointer))
     });
     let warnings = groups.flat_map(|(event, pointer)| group_warnings(value, event, &pointer));
+    // Timeouts of translated documents are written in seconds.
+    let hooks = matching(value, "/hooks/*/*/hooks/*").into_iter();
+    let hooks = hooks.filter(|_| !document.is_translated());
+    let timeouts = hooks.filter_map(|pointer| {
+        let message = short_timeout(value.pointer(&pointer)?)?;
+        Some((format!("{pointer}/timeout"), message))
+    });
     warnings
+        .chain(timeouts)
         .map(|(pointer, message)| Problem::at(&document.span(&pointer), message))
         .collect()
 }
@@ -97,18 +105,11 @@ fn group_warnings(value: &Value, event: EventName, pointer: &str) -> Vec<(String
     let unused_settings = matching(value, &format!("{pointer}/hooks/*"))
         .into_iter()
         .flat_map(|hook| unused_by_policies(value, &hook));
-    let timeouts = matching(value, &format!("{pointer}/hooks/*"))
-        .into_iter()
-        .filter_map(|pointer| {
-            let message = short_timeout(value.pointer(&pointer)?)?;
-            Some((format!("{pointer}/timeout"), message))
-        });
     let translation_warning = translation_warning.map(|text| (at_matcher, text));
     unused_matcher
         .into_iter()
         .chain(failure_modes)
         .chain(unused_settings)
-        .chain(timeouts)
         .chain(translation_warning)
         .chain(blanks)
         .collect()

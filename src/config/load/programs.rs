@@ -164,14 +164,22 @@ fn unusable_file(file: &Path, program: &str, here: &str) -> Option<String> {
     }
 }
 
-/// Returns whether a file is a script whose first line, with its interpreter, ends with CRLF.
+/// Returns whether a file is a script whose first line ends with CRLF behind the name of the
+/// interpreter. Behind an argument, interpreters such as perl accept it.
 fn has_crlf_interpreter(file: &Path) -> bool {
-    let mut line = Vec::new();
+    let mut line = String::new();
     let read = File::open(file).and_then(|file| {
         let mut start = BufReader::new(file.take(MAX_INTERPRETER_BYTES));
-        start.read_until(b'\n', &mut line)
+        start.read_line(&mut line)
     });
-    read.is_ok() && line.starts_with(b"#!") && line.ends_with(b"\r\n")
+    let line = line.strip_prefix("#!").filter(|_| read.is_ok());
+    let line = line.and_then(|line| line.strip_suffix("\r\n"));
+    let words: Vec<&str> = line.into_iter().flat_map(str::split_whitespace).collect();
+    match words.as_slice() {
+        [_] => true,
+        [env, program] => env.ends_with("/env") && !program.starts_with('-'),
+        _ => false,
+    }
 }
 
 /// Returns a command without the quotes around its beginning, if these change nothing there.

@@ -274,9 +274,10 @@ fn version_in(path: &str) -> Option<&str> {
     let methods = ["/chat/completions", "/messages", "/models", "/responses"];
     let method = methods.iter().find_map(|method| path.strip_suffix(method));
     let (start, version) = method.unwrap_or(path).rsplit_once('/')?;
-    version
-        .starts_with("v1")
-        .then(|| path.strip_prefix(start))?
+    let stage = version.strip_prefix("v1")?;
+    let is_version =
+        matches!(stage, "" | "internal") || stage.starts_with("alpha") || stage.starts_with("beta");
+    is_version.then(|| path.strip_prefix(start))?
 }
 
 /// Returns whether `upstreams` has an API.

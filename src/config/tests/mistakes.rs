@@ -174,7 +174,7 @@ fn malformed_yaml_is_one_error_with_its_position() {
         ),
         (
             "a: [*]\n",
-            "hookgate.yaml:1:5: neither YAML nor JSON: while scanning an anchor or alias, did not find expected alphabetic or numeric character; quote text that begins with `*`, `&`, `@` or `%`",
+            "hookgate.yaml:1:5: neither YAML nor JSON: while scanning an anchor or alias, did not find expected alphabetic or numeric character; quote text that begins with `*`, `&`, `@`, `%` or a backtick",
         ),
         (
             "a: *b*\n",
@@ -185,8 +185,12 @@ fn malformed_yaml_is_one_error_with_its_position() {
             "hookgate.yaml:1:4: neither YAML nor JSON: unexpected character: `@'; quote text",
         ),
         (
+            "a: `b`\n",
+            "hookgate.yaml:1:4: neither YAML nor JSON: unexpected character: ``'; quote text that begins with `*`, `&`, `@`, `%` or a backtick",
+        ),
+        (
             "a: [\"\\d+\"]\n",
-            "hookgate.yaml:1:5: neither YAML nor JSON: while parsing a quoted scalar, found unknown escape character; use single quotes for text with backslashes",
+            "hookgate.yaml:1:5: neither YAML nor JSON: while parsing a quoted scalar, found unknown escape character; write `\\\\` for a backslash, or use single quotes in YAML",
         ),
         (&"[".repeat(100_000), "hookgate.yaml:1:"),
     ];

@@ -223,7 +223,7 @@ fn recording(status: Option<&RecordingStatus>) -> Markup {
     let content = html! {
         p { (counted(status.exchanges, "exchange")) }
         @if status.dropped > 0 {
-            p { (badge(BadgeKind::Bad, &format!("{} exchanges missing", status.dropped))) }
+            p { (badge(BadgeKind::Bad, &format!("{} missing", counted(status.dropped, "exchange")))) }
         }
         @if status.failures > 0 {
             p { (badge(BadgeKind::Warning, &counted(status.failures, "failure"))) " of the folder; see the log" }

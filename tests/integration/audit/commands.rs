@@ -267,6 +267,19 @@ fn show_and_csv_have_the_reason_of_a_denial() {
     assert!(table.trim_end().ends_with(",no shell"), "{table}");
 }
 
+#[test]
+fn a_subject_does_not_look_like_other_fields() {
+    let folder = TempDir::new().unwrap();
+    let line = json!({ "seq": 1, "kind": "event", "event": "BeforeTool",
+        "subject": "ls allow session=prod", "verdict": "deny" });
+    fs::write(folder.path().join("audit.jsonl"), format!("{line}\n")).unwrap();
+
+    let (_, shown, _) = run(&["audit", "show", "audit.jsonl"], folder.path());
+
+    let expected = "event BeforeTool \"ls allow session=prod\" deny\n";
+    assert!(shown.ends_with(expected), "{shown}");
+}
+
 #[tokio::test]
 async fn calls_that_hookgate_refused_are_denied_in_a_siem() {
     let upstream = Upstream::mock().await;

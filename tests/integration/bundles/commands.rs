@@ -37,13 +37,15 @@ fn append(path: &Path, text: &str) {
 #[test]
 fn a_bundle_in_its_own_folder_is_not_part_of_the_next_one() {
     let folder = folder();
-    for _ in 0..2 {
-        let arguments = ["build", "policies", "-o", "./policies/prod.tar.gz"];
+    symlink("policies", folder.path().join("link")).unwrap();
+    for output in ["./policies", "policies", "policies/hooks/..", "link"] {
+        let output = format!("{output}/prod.tar.gz");
+        let arguments = ["build", "policies", "-o", &output];
 
         let (code, out, err) = try_bundle(folder.path(), &[&arguments[..], &CREATED].concat());
 
         assert_eq!(code, 0, "{err}");
-        assert!(out.contains(", 3 files, "), "{out}");
+        assert!(out.contains(", 3 files, "), "{output}: {out}");
     }
 }
 

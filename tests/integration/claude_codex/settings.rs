@@ -124,6 +124,19 @@ fn unsupported_settings_are_reported_with_their_position() {
 }
 
 #[test]
+fn a_short_timeout_in_seconds_is_no_warning() {
+    for timeout in ["0.06", r#""60ms""#] {
+        let timeout = format!(r#""timeout": {timeout}"#);
+        let settings = CLAUDE_SETTINGS.replace(r#""timeout": 5"#, &timeout);
+
+        let (code, _, stderr) = check(".claude/settings.json", &settings, &[]);
+
+        assert_eq!(code, 0, "{stderr}");
+        assert!(!stderr.contains("timeout"), "{stderr}");
+    }
+}
+
+#[test]
 fn two_events_of_one_meaning_keep_their_positions() {
     let settings = r#"{
   "hooks": {

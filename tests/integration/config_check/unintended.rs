@@ -82,7 +82,15 @@ fn missing_programs_of_hooks_are_warnings() {
     fs::create_dir(folder.path().join("hooks")).unwrap();
     write("hooks/guard.sh", "#!/bin/sh\n", 0o755);
     write("hooks/plain.sh", "#!/bin/sh\n", 0o644);
-    write("hooks/crlf.sh", "#!/bin/sh\r\nexit 0\r\n", 0o755);
+    for (name, first_line) in [
+        ("crlf.sh", "/bin/sh"),
+        ("env.py", " /usr/bin/env python3"),
+        ("argument.pl", "/usr/bin/perl -w"),
+        ("split.py", "/usr/bin/env -S python3 -u"),
+    ] {
+        let text = format!("#!{first_line}\r\nexit 0\r\n");
+        write(&format!("hooks/{name}"), &text, 0o755);
+    }
     let config = "\
 hook_directory: hooks
 hooks:
@@ -99,6 +107,9 @@ hooks:
         - { name: i, command: no-such-guard, env: { PATH: /opt } }
         - { name: j, type: worker, command: ./gone.py }
         - { name: k, command: ./crlf.sh }
+        - { name: l, command: ./env.py }
+        - { name: m, command: ./argument.pl }
+        - { name: n, command: ./split.py }
 ";
     fs::write(
         folder.path().join("hookgate.yaml"),
@@ -120,6 +131,7 @@ hooks:
             "warning: hookgate.yaml:10:11: hook `e` on BeforeModel: there is no program `no-such-guard` in `PATH`",
             "warning: hookgate.yaml:15:11: hook `j` on BeforeModel: there is no program `./gone.py` in `hook_directory`",
             "warning: hookgate.yaml:16:11: hook `k` on BeforeModel: the first line of the program `./crlf.sh` ends with CRLF, so its interpreter is not found",
+            "warning: hookgate.yaml:17:11: hook `l` on BeforeModel: the first line of the program `./env.py` ends with CRLF, so its interpreter is not found",
         ]
     );
 }
@@ -236,6 +248,13 @@ fn a_base_url_with_a_version_is_a_warning() {
         ),
         ("gemini", "/v1beta/", "/v1beta/v1beta/models", "/v1beta"),
         ("vertex", "/v1", "/v1/v1/projects", "/v1"),
+        ("vertex", "/v1alpha1", "/v1alpha1/v1/projects", "/v1alpha1"),
+        (
+            "code_assist",
+            "/v1internal",
+            "/v1internal/v1internal",
+            "/v1internal",
+        ),
     ] {
         let warning = format!("so that it calls `{called}`: leave out `{version}`");
         let stderr = found(api, path);
@@ -246,6 +265,8 @@ fn a_base_url_with_a_version_is_a_warning() {
         ("openai", "/api"),
         ("openai", "/openai/"),
         ("anthropic", "/v1/account/anthropic"),
+        ("openai", "/v1-prod"),
+        ("openai", "/v100"),
         ("gemini", ""),
     ] {
         assert_eq!(found(api, path), "", "{api} {path}");

@@ -170,15 +170,18 @@ async fn another_http_server_is_not_the_gateway() {
 #[tokio::test]
 async fn the_port_of_the_admin_api_is_not_that_of_agents() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, "").await;
-    let home = TempDir::new().unwrap();
-    let url = format!("http://{}", gate.operators);
-    let ran = tokio::task::spawn_blocking(move || doctor(home.path(), &[], &["--url", &url]));
-    let (code, stdout, _) = ran.await.unwrap();
+    for console in [true, false] {
+        let config = format!("admin: {{ listen: 127.0.0.1:0, console: {console} }}");
+        let gate = TestGateway::start(&upstream, &config).await;
+        let home = TempDir::new().unwrap();
+        let url = format!("http://{}", gate.operators);
+        let ran = tokio::task::spawn_blocking(move || doctor(home.path(), &[], &["--url", &url]));
+        let (code, stdout, _) = ran.await.unwrap();
 
-    assert_eq!(code, 1, "{stdout}");
-    let because = "the port is that of the admin API, not that of agents";
-    assert!(stdout.contains(because), "{stdout}");
+        assert_eq!(code, 1, "{stdout}");
+        let because = "the port is that of the admin API, not that of agents";
+        assert!(stdout.contains(because), "console: {console}: {stdout}");
+    }
 }
 
 #[tokio::test]
