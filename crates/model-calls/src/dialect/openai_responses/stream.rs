@@ -8,6 +8,7 @@ mod item_agreement;
 mod item_events;
 mod item_places;
 mod item_writer;
+mod last_event;
 mod open_items;
 mod read_items;
 mod reader;

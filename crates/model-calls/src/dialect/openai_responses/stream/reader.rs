@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     api_dialect::ReadChunks,
-    content_form::{AnswerLabels, IS_REFUSAL, SOURCE, numbered, with_source},
-    document::{Document, insert, to_value},
+    content_form::{AnswerLabels, IS_REFUSAL, SOURCE, numbered},
+    document::{Document, insert},
     error::{DialectError, Result, field_error},
     google::response::document::ResponseDocument,
     openai_responses::{
-        fields::{ERROR, MODEL, OUTPUT, OUTPUT_TEXT, USAGE},
+        fields::{MODEL, OUTPUT, OUTPUT_TEXT, USAGE},
         response::{
             form::read_envelope,
-            item::{ItemSlot, OutputKind, item_parts, item_parts_with},
+            item::{ItemSlot, OutputKind, item_parts_with},
             object::{COUNTS, finish_reason},
         },
         stream::{
@@ -23,6 +23,7 @@ use crate::dialect::{
             event_labels::{check_blocks, visit_event},
             item_agreement::check_pieces,
             item_places::ItemPlaces,
+            last_event::{error_of, unseen_parts},
             read_items::ReadItems,
             text_piece::ReadPiece,
             texts::StreamedTexts,
@@ -343,42 +344,6 @@ impl EventReader {
         }
         Ok(parts)
     }
-}
-
-/// Returns the error that ends an answer, for one that is written anew.
-fn error_of(event: &StreamEvent, response: &Document) -> Result<Option<Value>> {
-    let is_failure = event.class == EventClass::Failed;
-    let failed = if is_failure {
-        &event.document
-    } else {
-        response
-    };
-    let error = match failed.get(ERROR)? {
-        Some(error @ Value::Object(_)) => error,
-        Some(_) | None if is_failure => to_value(failed)?,
-        Some(_) | None => return Ok(None),
-    };
-    let fields = ["code", "message", "param"].map(|field| (field, error.get(field)));
-    Ok(Some(json!(BTreeMap::from(fields))))
-}
-
-/// Returns the parts of the items that were not seen, with their positions among the parts of
-/// all items as sources.
-fn unseen_parts(
-    output: &[Document],
-    is_seen: impl Fn(usize, &Document) -> Result<bool>,
-) -> Result<Vec<Value>> {
-    let (mut parts, mut number) = (Vec::new(), 0);
-    for (index, item) in output.iter().enumerate() {
-        let is_seen = is_seen(index, item)?;
-        for part in item_parts(item)? {
-            if !is_seen {
-                parts.push(with_source(part, number));
-            }
-            number += 1;
-        }
-    }
-    Ok(parts)
 }
 
 /// Returns the error about an event behind the end, which only some clients read.
