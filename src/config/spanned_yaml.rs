@@ -15,7 +15,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Number, Value, json};
 use serde_saphyr::{
     DuplicateKeyPolicy, Location, MessageFormatter, Span, Spanned, Tagged, UserMessageFormatter,
 };

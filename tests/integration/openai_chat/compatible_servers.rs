@@ -94,10 +94,9 @@ async fn thoughts_in_blocks_are_masked_across_pieces() {
             texts += delta["content"].as_str().unwrap_or_default();
             for block in delta["content"].as_array().into_iter().flatten() {
                 texts += block["text"].as_str().unwrap_or_default();
-                for text in block["thinking"].as_array().into_iter().flatten() {
-                    assert!(mode.is_empty(), "{block}");
-                    thoughts += text["text"].as_str().unwrap();
-                }
+                assert!(mode.is_empty(), "{block}");
+                let pieces = block["thinking"].as_array().into_iter().flatten();
+                thoughts.extend(pieces.map(|piece| piece["text"].as_str().unwrap()));
             }
         }
         assert_eq!(
