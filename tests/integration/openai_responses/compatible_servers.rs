@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{
-    DENY_RM, ask, completed, created, events, gateway, message, stream, text,
+    DENY_RM, answering, ask, completed, created, events, gateway, message, stream, streaming, text,
     unindexed_events::piece,
 };
 use crate::harness::{Upstream, hook, respond};
@@ -279,6 +279,63 @@ async fn items_of_servers_with_other_numbers_are_read_by_their_ids() {
             } else {
                 assert_eq!(thought, expected, "{server}: {}", answer.text());
                 assert_eq!(items[0]["summary"][0]["text"], expected, "{response}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_thought_in_place_of_encrypted_content_is_masked() {
+    let redact = "policies: [{ policy: redact, detect: [email] }]\n";
+    for thought in ["mail ann@example.com it", "ann@example.com"] {
+        let summary = json!([{ "type": "summary_text", "text": thought }]);
+        let item = json!({ "id": "rs_1", "type": "reasoning", "summary": summary,
+            "encrypted_content": thought });
+        let start = json!({ "id": "rs_1", "type": "reasoning", "summary": [] });
+        let output = json!([item, message("ok")]);
+        let events = [
+            created(),
+            json!({ "type": "response.output_item.added", "output_index": 0, "item": start }),
+            json!({ "type": "response.reasoning_summary_text.delta", "item_id": "rs_1",
+                "output_index": 0, "summary_index": 0, "delta": thought }),
+            json!({ "type": "response.reasoning_summary_text.done", "item_id": "rs_1",
+                "output_index": 0, "summary_index": 0, "text": thought }),
+            json!({ "type": "response.output_item.done", "output_index": 0, "item": item }),
+            json!({ "type": "response.output_item.done", "output_index": 1, "item": message("ok") }),
+            json!({ "type": "response.completed",
+                "response": { "id": "r", "status": "completed", "output": output } }),
+        ];
+        let masked = thought.replace("ann@example.com", "[REDACTED:email]");
+        for mode in ["", "after_model: buffered\n"] {
+            let config = format!("{redact}{mode}");
+            let upstream = streaming(&events).await;
+            let streamed = gateway(&upstream, &config).await;
+            let body = json!({ "model": "m", "input": "hello", "stream": true });
+            let streamed = ask(&streamed, &body).await;
+            let upstream = answering([output.clone(), output.clone()]).await;
+            let whole = gateway(&upstream, &config).await;
+            let whole = ask(&whole, &json!({ "model": "m", "input": "hello" })).await;
+
+            for answer in [&streamed, &whole] {
+                let text = answer.text();
+                assert!(!text.contains("ann@example.com"), "{mode}: {text}");
+            }
+            let (_, response) = stream(&streamed);
+            for response in [response, whole.json()] {
+                let reasoning = &response["output"][0];
+                if reasoning["type"] == "message" && !mode.is_empty() {
+                    // A buffered stream has no reasoning but that of a call.
+                    continue;
+                }
+                assert_eq!(
+                    reasoning["summary"][0]["text"], masked,
+                    "{mode}: {response}"
+                );
+                let encrypted = &reasoning["encrypted_content"];
+                assert!(
+                    encrypted.is_null() || *encrypted == masked,
+                    "{mode}: {response}"
+                );
             }
         }
     }

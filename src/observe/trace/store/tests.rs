@@ -564,7 +564,7 @@ fn content_is_masked_before_it_is_kept_and_removed_after_its_time() {
 }
 
 #[test]
-fn content_is_removed_after_its_time_also_behind_content_that_is_kept_longer() {
+fn a_shorter_time_applies_to_content_that_is_kept() {
     let store = store(10, 4 << 20);
     let rules = two_rules(&store);
     let bytes = || store.status().content_bytes;
@@ -573,7 +573,7 @@ fn content_is_removed_after_its_time_also_behind_content_that_is_kept_longer() {
     let before = bytes();
     call_with_secret(&store, &rules, "00000000-b", Duration::ZERO);
 
-    assert_eq!(bytes(), before);
-    assert!(store.contents.find("00000000-b").is_none());
-    assert!(store.contents.find("00000000-a").is_some());
+    assert!(before > 0);
+    assert_eq!(bytes(), 0);
+    assert!(store.contents.find("00000000-a").is_none());
 }

@@ -8,7 +8,7 @@ use crate::dialect::{
     error::Result,
     openai_responses::{
         calls::ToolCallKind,
-        fields::{CONTENT, SUMMARY, TYPE},
+        fields::{CONTENT, ENCRYPTED_CONTENT, SUMMARY, TYPE},
         preceding::add_items,
         visible_fields::{item_part, visible_fields},
     },
@@ -163,4 +163,21 @@ pub fn item_texts(item: &Document) -> Result<Vec<CompleteText>> {
         }
     }
     Ok(texts)
+}
+
+/// Writes the texts of reasoning into its `encrypted_content`, if that was a copy of the texts
+/// before their edits: Ollama encrypts nothing.
+pub fn write_plain_thoughts(item: &mut Document, before: &Document) -> Result<()> {
+    let thoughts = |item| -> Result<String> {
+        let texts = item_texts(item)?.into_iter();
+        Ok(texts.map(|complete| complete.text).collect())
+    };
+    let copy = item.string(ENCRYPTED_CONTENT)?.unwrap_or_default();
+    if !copy.is_empty() && copy == thoughts(before)? {
+        let edited = thoughts(item)?;
+        if edited != copy {
+            item.set(ENCRYPTED_CONTENT, &edited.into())?;
+        }
+    }
+    Ok(())
 }

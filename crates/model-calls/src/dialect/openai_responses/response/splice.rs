@@ -12,7 +12,7 @@ use crate::dialect::{
     openai_responses::{
         fields::clear_marks,
         response::{
-            item::{BLOCK_LISTS, OutputKind, item_parts, text_field},
+            item::{BLOCK_LISTS, OutputKind, item_parts, text_field, write_plain_thoughts},
             object::{NewIds, new_items},
         },
         visible_fields::{write_item, write_visible_fields},
@@ -131,6 +131,7 @@ fn edit_item(spliced: &SplicedItem<'_>) -> Result<Option<Bytes>> {
             for (field, _) in BLOCK_LISTS {
                 edit_blocks(&mut item, field, &mut parts, &spliced.kept)?;
             }
+            write_plain_thoughts(&mut item, spliced.item)?;
         }
         OutputKind::Call(_) | OutputKind::Other => {
             if let Some(((_, before), after)) = parts.next().zip(spliced.kept.values().next()) {

@@ -1,4 +1,4 @@
-//! What only the event that ends a stream holds: an error, and items that no event had before.
+//! Parts of the event that ends a stream: an error, and items that no event had before.
 
 use std::collections::BTreeMap;
 

@@ -10,7 +10,7 @@ use crate::dialect::{
     error::Result,
     openai_responses::{
         fields::{CONTENT, ID, ITEM, STATUS, SUMMARY, clear_marks},
-        response::item::{BLOCK_LISTS, ItemSlot, OutputKind, text_field},
+        response::item::{BLOCK_LISTS, ItemSlot, OutputKind, text_field, write_plain_thoughts},
         stream::{
             event::{EventClass, PART, REFUSAL_DELTA, StreamEvent},
             sender::EventSender,
@@ -188,6 +188,7 @@ impl OpenItem {
 
     /// Writes the texts as sent into a copy of the item.
     fn write_item(&self, item: &mut Document) -> Result<()> {
+        let before = item.clone();
         for (field, slot) in BLOCK_LISTS {
             let mut index = 0;
             item.edit_children(field, |block| {
@@ -196,7 +197,7 @@ impl OpenItem {
                 write_text(block, sent)
             })?;
         }
-        Ok(())
+        write_plain_thoughts(item, &before)
     }
 
     /// Returns a copy of the item with the texts as sent.
