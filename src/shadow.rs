@@ -6,6 +6,7 @@
 //! replays them one by one by [`crate::replay`], so that the report is that of a replay of the same
 //! calls. This module must not delay a call, or write to what is live: sessions, headers, decisions.
 
+mod collection;
 mod cpu_pace;
 mod evaluator;
 mod task;

@@ -5,16 +5,19 @@ use std::{future::pending, sync::Arc, time::Duration};
 use futures_util::future::OptionFuture;
 use jiff::Timestamp;
 use tokio::{
-    sync::mpsc::{self, error::TrySendError},
+    sync::mpsc,
     task::spawn_blocking,
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-use super::worker::{EXCHANGE_TIMEOUT, EndReason, Worker, WorkerPlan};
+use super::{
+    collection::Collection,
+    worker::{EXCHANGE_TIMEOUT, EndReason, Worker, WorkerPlan},
+};
 use crate::{
     audit_log::{AuditRecord, ShadowChange, ShadowEnd, ShadowRecord},
-    config::{Config, RecordSelection, ShadowSettings},
-    recording::{CollectedExchange, ExchangeCollector},
+    config::{Config, ShadowSettings},
+    recording::ExchangeCollector,
     state::{App, ConfigInput, ShadowAction, ShadowError, ShadowRequest, ShadowStatus},
 };
 
@@ -50,6 +53,7 @@ async fn run(
         running: None,
         status: ShadowStatus::none(),
         followed: None,
+        is_restart_due: false,
     };
     let slot = Arc::clone(&task.app.resources.shadow);
     let followed = async {
@@ -74,8 +78,11 @@ struct ShadowTask {
     /// The state at the last start or end.
     status: ShadowStatus,
     /// Versions of the config in use and of the shadow's config in the file, when they were last
-    /// compared with those before; `None` if the next reload starts the shadow of the config.
+    /// compared with those before.
     followed: Option<(String, String)>,
+    /// True if the next reload starts the shadow of the config again, because that of an operator
+    /// has ended.
+    is_restart_due: bool,
 }
 
 struct RunningShadow {
@@ -86,40 +93,6 @@ struct RunningShadow {
     until: Option<Instant>,
     /// Exchanges that earlier shadows dropped.
     dropped_before: u64,
-}
-
-/// Exchanges that are collected for a shadow before it is built.
-struct Collection {
-    settings: ShadowSettings,
-    collector: Arc<ExchangeCollector>,
-    queue: mpsc::Receiver<Box<CollectedExchange>>,
-    /// Exchanges that earlier shadows dropped.
-    dropped_before: u64,
-}
-
-impl Collection {
-    /// Collects the exchanges that begin from now on, instead of another shadow.
-    fn start(app: &App, settings: ShadowSettings) -> Self {
-        let metrics = &app.resources.metrics;
-        let dropped_before = metrics.shadow_dropped.get();
-        let (sender, queue) = mpsc::channel(settings.budget.queue);
-        let send = move |exchange| !matches!(sender.try_send(exchange), Err(TrySendError::Full(_)));
-        let what = RecordSelection {
-            sample: settings.sample,
-            ..RecordSelection::default()
-        };
-        let (memory, dropped) = (settings.budget.memory, metrics.shadow_dropped.clone());
-        let collector = ExchangeCollector::new(what, memory, Box::new(send), dropped);
-        let collector = Arc::new(collector.without_gaps());
-        let slot = &app.resources.shadow;
-        slot.set_collector(Some(Arc::clone(&collector)));
-        Self {
-            settings,
-            collector,
-            queue,
-            dropped_before,
-        }
-    }
 }
 
 impl ShadowTask {
@@ -140,11 +113,11 @@ impl ShadowTask {
             Err(error) => error.clone(),
         });
         let followed = (config.version.clone(), version.unwrap_or_default());
-        if self.followed.as_ref() == Some(&followed) {
+        if self.followed.as_ref() == Some(&followed) && !self.is_restart_due {
             return;
         }
         self.end(EndReason::Reload, "").await;
-        self.followed = Some(followed);
+        (self.followed, self.is_restart_due) = (Some(followed), false);
         if self.status.error.is_some() {
             self.status = ShadowStatus::none();
         }
@@ -193,7 +166,8 @@ impl ShadowTask {
         config.remove_shadow_hooks();
         self.end(EndReason::Operator, by).await;
         let started = self.start(config, settings, by).await;
-        started.inspect_err(|_| self.followed = None)
+        self.is_restart_due = started.is_err();
+        started
     }
 
     async fn start(
@@ -295,7 +269,7 @@ impl ShadowTask {
             dropped: status.dropped,
         };
         log_end(&running.record, reason, counts.calls);
-        self.followed.take_if(|_| !running.record.by.is_empty());
+        self.is_restart_due |= !running.record.by.is_empty();
         self.append(&ShadowRecord {
             action: ShadowChange::End,
             by: by.to_owned(),

@@ -150,9 +150,18 @@ async fn a_reload_starts_the_shadow_of_the_config_again_after_that_of_an_operato
     let posted = gateway.operator.post("/shadow?sample=0.5", config).await;
     assert_eq!(posted.json()["replaces_config"], true);
 
-    // A reload that changes nothing keeps it.
+    // A reload that changes nothing keeps it, and one behind another.
     assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
     assert_eq!(gateway.end_shadow().await["sample"], 0.5);
+    let config = std::fs::read_to_string(gateway.folder.path().join("next.yaml")).unwrap();
+    let posted = gateway.operator.post("/shadow?sample=0.25", config).await;
+    assert_eq!(posted.status, 200, "{}", posted.text());
+    assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
+    let ended = gateway.end_shadow().await;
+    assert_eq!(
+        (&ended["sample"], &ended["reason"]),
+        (&0.25.into(), &"operator".into())
+    );
     assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
 
     gateway
