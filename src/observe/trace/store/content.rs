@@ -222,6 +222,11 @@ impl ContentStore {
             }
         }
         let mut state = self.state.lock();
+        if !content.because.applies(&state.settings) {
+            // A reload has switched its reason off since the call began.
+            self.memory.release(bytes);
+            return true;
+        }
         state.next_expiry = state.next_expiry.min(content.until_ms);
         state.stored.push_back((Arc::new(content), bytes));
         self.remove_expired(&mut state);
