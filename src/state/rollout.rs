@@ -2,7 +2,8 @@
 //!
 //! INVARIANT: a request is assigned once, before anything of it is decided, and a session is
 //! assigned by its name, or else by its caller and first prompt. So no request and no session
-//! runs under two configs, but for a session that a change of the share moves.
+//! runs under two configs, but for a session that a change of the share moves, or that moves
+//! between gateways at different steps.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 

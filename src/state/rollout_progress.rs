@@ -154,8 +154,8 @@ impl RolloutProgress {
         (takes_part && self.share() > 0).then_some(self.settings.by)
     }
 
-    /// Returns the config of a session. It is the same in all gateways with this rollout, and
-    /// stays that of the candidate while the share grows.
+    /// Returns the config of a session. It is the same in all gateways at the same step of this
+    /// rollout, and stays that of the candidate while the share grows.
     pub(super) fn arm_of(&self, caller_key: &str, session: &str) -> RolloutArm {
         let mut hash = Context::new(&SHA256);
         for part in [self.to.as_str(), caller_key, session] {
