@@ -171,7 +171,6 @@ impl RequestLoop {
         let served = tokio::select! {
             served = connection.as_mut() => served,
             () = last_request.cancelled() => {
-                state.start_shutdown();
                 connection.as_mut().graceful_shutdown();
                 finish_requests(connection, &state).await
             }

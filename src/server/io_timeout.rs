@@ -55,8 +55,6 @@ struct ConnectionFlags {
     requests: AtomicUsize,
     /// The connection has had a stream of HTTP/2.
     has_streams: AtomicBool,
-    /// The connection ends after its current requests.
-    is_shutting_down: AtomicBool,
     /// A response was completed since the last check, perhaps between two polls.
     has_responded: AtomicBool,
     /// Bytes were read or written since the last check.
@@ -79,11 +77,6 @@ impl ConnectionState {
     pub(super) fn start_stream(&self) -> BusyGuard {
         self.0.has_streams.store(true, Ordering::Relaxed);
         self.start_request(false)
-    }
-
-    /// Marks the connection as one that ends after its current requests.
-    pub(super) fn start_shutdown(&self) {
-        self.0.is_shutting_down.store(true, Ordering::Relaxed);
     }
 
     /// Marks the request body as read to its end.
@@ -125,13 +118,6 @@ impl ConnectionState {
 
     pub(super) fn has_streams(&self) -> bool {
         self.0.has_streams.load(Ordering::Relaxed)
-    }
-
-    /// Returns whether the client may still send at the end of the connection, and loses the
-    /// response if that is refused. HTTP/2 ends before a shutdown only for an error of the client.
-    fn drains_before_close(&self) -> bool {
-        let is_shutting_down = self.0.is_shutting_down.load(Ordering::Relaxed);
-        self.has_unread_body() || (self.has_streams() && is_shutting_down)
     }
 }
 
@@ -374,7 +360,7 @@ impl AsyncWrite for TimeoutStream {
         if self.linger_timer.is_none() {
             ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
         }
-        if self.state.drains_before_close() {
+        if self.state.has_unread_body() || self.state.has_streams() {
             ready!(self.drain_before_close(context));
         }
         Poll::Ready(Ok(()))

@@ -1,6 +1,6 @@
 //! HTTP/2: unread streams, rapid resets, and limits of streams, headers and uploads.
 
-use std::{io::Write, net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
 use h2::{
@@ -172,52 +172,6 @@ async fn rapid_resets_leave_the_gateway_responsive_and_leak_no_request() {
     until_metric(&gateway, "hookgate_receiving 0").await;
     until_metric(&gateway, "hookgate_in_flight 0").await;
     until_metric(&gateway, "hookgate_connections 1").await;
-}
-
-/// A request of HTTP/2 as bytes, on a stream.
-fn raw_request(stream: u8, host: &str) -> Vec<u8> {
-    let frame = |kind: u8, flags: u8, content: &[u8]| {
-        let length = u16::try_from(content.len()).unwrap().to_be_bytes();
-        let head = [0, length[0], length[1], kind, flags, 0, 0, 0, stream];
-        [&head, content].concat()
-    };
-    let field = |name: u8, value: &str| {
-        let length = u8::try_from(value.len()).unwrap();
-        [&[name, length], value.as_bytes()].concat()
-    };
-    // `:method: POST` and `:scheme: http`, then `:path` and `:authority` (RFC 7541, appendix A).
-    let head = [vec![0x83, 0x86], field(4, GENERATE), field(1, host)].concat();
-    let body = prompt("hello").to_string();
-    [frame(1, 4, &head), frame(0, 1, body.as_bytes())].concat()
-}
-
-#[tokio::test]
-async fn an_error_of_the_client_ends_its_connection_at_once() {
-    const EMPTY_WINDOW_UPDATE: [u8; 13] = [0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    let upstream = Upstream::mock().await;
-    let gateway = TestGateway::start(&upstream, HOOKED).await;
-    let socket = std::net::TcpStream::connect(gateway.agents).unwrap();
-    let mut raw = socket.try_clone().unwrap();
-    socket.set_nonblocking(true).unwrap();
-    let socket = TcpStream::from_std(socket).unwrap();
-    let (mut sender, connection) = h2::client::handshake(socket).await.unwrap();
-    let connection = tokio::spawn(connection);
-    let response = send(&mut sender, request(gateway.agents, GENERATE));
-    assert_eq!(response.await.unwrap().status(), 200);
-    connection.abort();
-
-    let host = gateway.agents.to_string();
-    let streams = (3..=61).step_by(2);
-    let requests: Vec<u8> = streams
-        .flat_map(|stream| raw_request(stream, &host))
-        .collect();
-    raw.write_all(&[&requests[..], &EMPTY_WINDOW_UPDATE].concat())
-        .unwrap();
-
-    until_metric(&gateway, "hookgate_connections 1").await;
-    let calls = gateway.operator().get("/calls").await.json();
-    assert_eq!(calls["calls"].as_array().unwrap().len(), 1, "{calls}");
-    drop(raw);
 }
 
 #[tokio::test]
