@@ -22,7 +22,6 @@ use crate::{
 };
 
 /// Chunks that are read, and the server-sent events from which more come.
-#[derive(Default)]
 pub struct ChunkSource {
     pub waiting: VecDeque<Bytes>,
     /// True if the terminator was read. It is no chunk.
@@ -37,30 +36,28 @@ impl ChunkSource {
         context: &RequestContext,
         answer: UpstreamResponse,
     ) -> Result<Self, ApiError> {
-        let limit = context.snapshot.config.limits.event;
-        let mut source = Self::default();
-        let body = match content_headers::media_type(&answer.headers) {
-            MediaType::EventStream => {
-                let pieces = answer.into_decoded_stream(limit);
-                source.events = Some((pieces, SseReader::new(limit)));
-                return Ok(source);
-            }
-            MediaType::Absent => read_body(context, answer).await?,
-            MediaType::Json | MediaType::Other => read_json(context, answer).await?,
-        };
-        // Some upstreams do not stream, and some streams have no content type, or that of JSON. A
-        // body that is neither events nor JSON must not become an empty stream.
-        if is_event_stream(&body) {
-            source.push(read_events(&body, limit)?);
-            return Ok(source);
+        let limits = &context.snapshot.config.limits;
+        if content_headers::media_type(&answer.headers) == MediaType::EventStream {
+            let pieces = answer.into_decoded_stream(limits.event);
+            return Ok(Self {
+                waiting: VecDeque::new(),
+                is_terminated: false,
+                events: Some((pieces, SseReader::new(limits.event))),
+            });
         }
+        // Some upstreams do not stream. A body that is neither events nor JSON must not become
+        // an empty stream.
+        let body = read_json(context, answer).await?;
         let events = context.dialect.body_events(&body);
         let events = events.map_err(unreadable_response)?;
         // Some are parts of the body, others hold copies of its texts.
         let bytes: usize = events.iter().map(Bytes::len).sum();
         context.reserve_memory(bytes.saturating_sub(body.len()))?;
-        source.waiting = events.into();
-        Ok(source)
+        Ok(Self {
+            waiting: events.into(),
+            is_terminated: false,
+            events: None,
+        })
     }
 
     /// Returns whether chunks arrive as events, for which no memory is reserved.
@@ -79,36 +76,17 @@ impl ChunkSource {
                 let last = self.events.take().map(|(_, reader)| reader.finish());
                 last.and_then(Result::transpose).into_iter().collect()
             };
-            self.push(events.map_err(|error| unreadable().with_source(&error))?);
+            let events = events.map_err(|error| unreadable().with_source(&error))?;
+            for event in events {
+                if dialect::is_terminator(&event) {
+                    self.is_terminated = true;
+                } else {
+                    self.waiting.push_back(event);
+                }
+            }
         }
         Ok(!self.waiting.is_empty())
     }
-
-    fn push(&mut self, events: Vec<Bytes>) {
-        for event in events {
-            if dialect::is_terminator(&event) {
-                self.is_terminated = true;
-            } else {
-                self.waiting.push_back(event);
-            }
-        }
-    }
-}
-
-/// Returns whether a body begins with the field of a server-sent event, or a comment.
-fn is_event_stream(body: &[u8]) -> bool {
-    let body = body.trim_ascii_start();
-    let mut fields = [&b":"[..], b"data:", b"event:", b"id:", b"retry:"].into_iter();
-    fields.any(|field| body.starts_with(field))
-}
-
-fn read_events(body: &[u8], limit: usize) -> Result<Vec<Bytes>, ApiError> {
-    let mut reader = SseReader::new(limit);
-    let events = reader.push(body).and_then(|mut events| {
-        events.extend(reader.finish()?);
-        Ok(events)
-    });
-    events.map_err(|error| unreadable().with_source(&error))
 }
 
 /// Reads a whole response whose media type is JSON.
@@ -119,10 +97,6 @@ pub async fn read_json(
     if content_headers::media_type(&answer.headers) != MediaType::Json {
         return Err(unreadable().with_source(&UnexpectedContentType::from_headers(&answer.headers)));
     }
-    read_body(context, answer).await
-}
-
-async fn read_body(context: &RequestContext, answer: UpstreamResponse) -> Result<Bytes, ApiError> {
     let limit = context.snapshot.config.limits.response;
     let admit = |bytes| context.reserve_memory(bytes);
     answer.read_body(limit, admit).await
