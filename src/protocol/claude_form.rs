@@ -101,8 +101,8 @@ fn name_of(event: EventName, is_sub_agent: bool, aliases: &[EventAlias]) -> &'st
 
 /// Reads the output of an exited hook.
 ///
-/// Plain text on standard output is context on the events of prompts and sessions, also if it has
-/// lines of JSON, and for debug logs only on others.
+/// Plain text on standard output is context on the events of prompts and sessions, and
+/// for debug logs only on others.
 pub(super) fn read(output: &ProcessOutput, event: EventName) -> HookResult {
     let mut result = exit_code::read_translated(output, event, translate);
     drop_unusable_results(&mut result);
@@ -111,11 +111,7 @@ pub(super) fn read(output: &ProcessOutput, event: EventName) -> HookResult {
     if is_text && output.exit == ProcessExit::Code(0) {
         let text = result.output.system_message.take().unwrap_or_default();
         result.output = match event {
-            EventName::BeforeAgent | EventName::SessionStart => {
-                let is_context = "stdout is text and so context, no decision";
-                result.diagnostics = vec![DiagnosticCode::PlainText.with(is_context)];
-                context_output(text)
-            }
+            EventName::BeforeAgent | EventName::SessionStart => context_output(text),
             _ => HookOutput::default(),
         };
     }

@@ -123,25 +123,6 @@ async fn a_blocked_prompt_never_reaches_the_model() {
 }
 
 #[tokio::test]
-async fn text_that_becomes_context_is_no_lost_output() {
-    let upstream = Upstream::mock().await;
-    let context = "notes\n{\"reason\":\"r\"}";
-    let hooks = json!({ "UserPromptSubmit": on("", "seen", &format!("printf '%s' '{context}'")) });
-    for protocol in ["claude", "codex"] {
-        let gate = gate(&upstream, protocol, &hooks).await;
-        let event = json!({ "hook_event_name": "BeforeAgent", "prompt": "hi" });
-
-        let answer = gate.agent().report(&event, "explain=1").await.json();
-
-        let added = &answer["hookSpecificOutput"]["additionalContext"];
-        assert_eq!(added, context, "{protocol}");
-        let message = "stdout is text and so context, no decision";
-        let expected = json!([{ "code": "plain_text", "detail": message }]);
-        assert_eq!(answer["hookgate"]["hooks"][0]["diagnostics"], expected);
-    }
-}
-
-#[tokio::test]
 async fn a_stop_hook_that_blocks_causes_another_model_call() {
     let upstream = Upstream::mock().await;
     let once =
