@@ -1,6 +1,5 @@
 //! Answers in the forms of compatible servers, which differ from those of OpenAI.
 
-use axum::{body::Body, response::Response};
 use serde_json::{Value, json};
 
 use super::{
@@ -266,6 +265,21 @@ async fn a_call_is_not_repeated_by_a_whole_message_behind_it() {
 }
 
 #[tokio::test]
+async fn a_whole_message_with_more_than_its_pieces_is_sent() {
+    let thought = event(&json!({ "reasoning_content": "thinking" }));
+    let message = json!({ "role": "assistant", "content": "the whole answer" });
+    let answer = stream(REDACT, &[thought, repetition(&message, "stop")]).await;
+    assert_eq!(text(Form::Stream, &answer), "the whole answer");
+
+    let mut call = call_piece("rm", "{}");
+    call["id"] = "c".into();
+    let message = json!({ "role": "assistant", "content": "Let me look", "tool_calls": [call] });
+    let piece = event(&json!({ "content": "Let me " }));
+    let answer = stream(REDACT, &[piece, repetition(&message, "tool_calls")]).await;
+    assert_eq!(calls(&answer), [("rm".to_owned(), "{}".to_owned())]);
+}
+
+#[tokio::test]
 async fn a_message_beside_each_delta_is_not_sent() {
     let piece = |text: &str, message: &str, reason: Value| {
         let mut piece = event(&json!({ "role": "assistant", "content": text }));
@@ -379,35 +393,4 @@ async fn arguments_of_a_whole_answer_may_be_an_object() {
         gate.json("tool.json")["tool_input"]["to"],
         "[REDACTED:email]"
     );
-}
-
-#[tokio::test]
-async fn a_stream_is_read_without_the_content_type_of_one() {
-    for media_type in [None, Some("application/json")] {
-        let upstream = Upstream::with(move |_| match media_type {
-            Some(media_type) => respond(200, media_type, greeting()),
-            None => Response::new(Body::from(greeting())),
-        })
-        .await;
-        let gate = gateway(&upstream, REDACT).await;
-
-        let answer = ask(&gate, Form::Stream, &chat("hi")).await;
-
-        assert_eq!(text(Form::Stream, &answer), "hi", "{media_type:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_whole_answer_in_place_of_a_stream_keeps_the_details_of_its_token_counts() {
-    let mut body = repetition(&json!({ "role": "assistant", "content": "hi" }), "stop");
-    body["usage"]["prompt_tokens_details"] = json!({ "cached_tokens": 3 });
-    body["usage"]["cost"] = 0.5.into();
-    let usage = body["usage"].clone();
-    let body = body.to_string();
-    let upstream = Upstream::with(move |_| respond(200, "application/json", body.clone())).await;
-    let gate = gateway(&upstream, REDACT).await;
-
-    let answer = ask(&gate, Form::Stream, &chat("hi")).await;
-
-    assert_eq!(events(&answer).last().unwrap()["usage"], usage);
 }

@@ -110,11 +110,12 @@ impl CallCollector {
         let Some(call) = self.calls.get(position) else {
             return Ok(false);
         };
-        let Some(id) = id else {
-            return Ok(!call.ends_before(piece)?);
-        };
         let known = call.first.string(ID)?.unwrap_or_default();
-        Ok(known.is_empty() || known == id)
+        match id {
+            Some(id) => Ok(known.is_empty() || known == id),
+            None if known.is_empty() => Ok(!call.ends_before(piece)?),
+            None => Ok(true),
+        }
     }
 
     /// Returns whether the pieces have the form that the API gives them: numbered without gaps,

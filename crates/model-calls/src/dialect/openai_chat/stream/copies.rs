@@ -4,10 +4,10 @@
 use serde_json::json;
 
 use crate::dialect::{
-    document::{Document, first_byte, is_set},
+    document::{Document, first_byte, integer, is_set},
     error::Result,
     openai_chat::{
-        fields::{CHOICES, DELTA, MESSAGE},
+        fields::{CHOICES, DELTA, INDEX, MESSAGE},
         response::answer::is_blank,
         stream::event::CHUNK_OBJECT,
     },
@@ -17,18 +17,25 @@ const THINKING_BLOCKS: &[&str] = &["thinking_blocks"];
 const PROVIDER_FIELDS: &[&str] = &["provider_specific_fields"];
 
 /// Removes messages that repeat the deltas beside them (Perplexity) or those of earlier events
-/// (MiniMax), and blocks of thoughts that repeat others of their delta (LiteLLM). `has_pieces` is
-/// true if earlier events have texts or calls.
+/// (MiniMax), and blocks of thoughts that repeat others of their delta (LiteLLM). `is_repeated`
+/// returns whether a message may repeat the pieces of a choice.
 ///
 /// # Errors
 ///
 /// Fails for wrong types.
-pub fn remove_copies(event: &mut Document, has_pieces: bool) -> Result<()> {
+pub fn remove_copies(
+    event: &mut Document,
+    is_repeated: impl Fn(u64, &Document) -> Result<bool>,
+) -> Result<()> {
     let mut was_whole = false;
     event.edit_children(CHOICES, |choice| {
         let delta = choice.child(DELTA)?;
         let is_piece = delta.as_ref().is_some_and(|delta| !is_blank(delta));
-        if (is_piece || has_pieces) && is_set(choice, MESSAGE)? {
+        let number = integer(choice, INDEX)?.unwrap_or(0);
+        let message = choice.child(MESSAGE)?;
+        if let Some(message) = message
+            && (is_piece || is_repeated(number, &message)?)
+        {
             choice.remove(MESSAGE)?;
             if delta.is_none() {
                 choice.set(DELTA, &json!({}))?;

@@ -16,7 +16,7 @@ use crate::dialect::{
         fields::{CHOICES, DELTA, ERROR, MESSAGE, parse},
         message_parts::{PartPlace, has_refusal},
         response::{
-            answer::is_blank,
+            answer::{has_calls, is_blank},
             answer_objects::{RESPONSE_FIELDS, visit_event},
             envelope::{candidate, numbered_parts, read_envelope},
             preceding::Thoughts,
@@ -49,8 +49,6 @@ pub struct ChatChunkReader {
     /// An event with nothing but a text, and the name of its thought.
     template: Option<(TextTemplate, Option<&'static str>)>,
     choices: BTreeMap<u64, ChoiceProgress>,
-    /// True if any event has a text, a thought or a call.
-    has_pieces: bool,
     /// The first event with a choice.
     opening: Option<Document>,
     /// The event that ended the answer, if no finish reason is needed for that.
@@ -92,7 +90,10 @@ impl ChatChunkReader {
             return Ok(None);
         }
         let mut event = parse(data.clone())?;
-        remove_copies(&mut event, self.has_pieces)?;
+        remove_copies(&mut event, |choice, message| {
+            let progress = self.choices.get(&choice).copied().unwrap_or_default();
+            progress.repeats(message)
+        })?;
         if event.is_edited() {
             data = event.to_bytes();
             event = parse(data.clone())?;
@@ -185,7 +186,6 @@ impl ChatChunkReader {
     fn note(&mut self, choice: &EventChoice) -> Result<()> {
         let progress = self.choices.entry(choice.index).or_default();
         *progress = (*progress).max(ChoiceProgress::of(choice));
-        self.has_pieces |= choice.has_calls || !choice.texts.is_empty();
         if choice.index == 0 {
             let bytes = self.thoughts.add(&choice.delta)?;
             self.reserve(bytes)?;
@@ -212,6 +212,13 @@ impl ChatChunkReader {
 }
 
 impl ChoiceProgress {
+    /// Returns whether a message may repeat the pieces of a choice. It has no call if they have
+    /// none, and no text if they are thoughts alone.
+    fn repeats(self, message: &Document) -> Result<bool> {
+        let has_calls = has_calls(message)?;
+        Ok(self >= Self::HasText && (self >= Self::HasCalls || !has_calls))
+    }
+
     fn of(choice: &EventChoice) -> Self {
         if choice.finish_reason.is_some() {
             Self::Finished
