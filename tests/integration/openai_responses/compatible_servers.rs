@@ -235,7 +235,15 @@ fn numbered_answers() -> Vec<(&'static str, Vec<Value>, Value)> {
 
     let mut vllm = text_item("reasoning", "rs_1", [0, 0], MAIL);
     vllm.extend(text_item("message", "msg_1", [1, 1], MAIL));
+    let mut other_ids = text_item("message", "msg_1", [0, 0], MAIL);
+    for (number, event) in other_ids.iter_mut().enumerate() {
+        if !event["item_id"].is_null() {
+            event["item_id"] = format!("chunk_{number}").into();
+        }
+    }
+    let other_ids = [reasoning, other_ids].concat();
     vec![
+        ("one index and other ids", other_ids, litellm_output.clone()),
         ("ollama", ollama, ollama_output),
         ("litellm", litellm, litellm_output.clone()),
         ("vllm", vllm, litellm_output),
@@ -320,23 +328,42 @@ async fn a_thought_in_place_of_encrypted_content_is_masked() {
                 let text = answer.text();
                 assert!(!text.contains("ann@example.com"), "{mode}: {text}");
             }
-            let (_, response) = stream(&streamed);
-            for response in [response, whole.json()] {
-                let reasoning = &response["output"][0];
-                if reasoning["type"] == "message" && !mode.is_empty() {
-                    // A buffered stream has no reasoning but that of a call.
-                    continue;
-                }
+            let (_, streamed) = stream(&streamed);
+            let answers = [streamed, whole.json()].into_iter();
+            // A buffered stream has no reasoning but that of a call.
+            let answers = answers.skip(usize::from(!mode.is_empty()));
+            let reasoning = answers.map(|mut answer| answer["output"][0].take());
+            for mut reasoning in reasoning {
+                let copy = reasoning["encrypted_content"].take();
+                let thought = reasoning["summary"][0]["text"].take();
                 assert_eq!(
-                    reasoning["summary"][0]["text"], masked,
-                    "{mode}: {response}"
-                );
-                let encrypted = &reasoning["encrypted_content"];
-                assert!(
-                    encrypted.is_null() || *encrypted == masked,
-                    "{mode}: {response}"
+                    (&thought, &copy),
+                    (&json!(masked), &json!(masked)),
+                    "{mode}"
                 );
             }
         }
     }
+}
+
+#[tokio::test]
+async fn an_item_of_the_last_event_is_sent_though_an_event_had_its_id() {
+    let search = json!({ "type": "web_search_call", "id": "ws_1", "status": "completed",
+        "action": { "type": "search", "query": "ann@example.com" } });
+    let searching = json!({ "type": "response.web_search_call.in_progress", "item_id": "ws_1",
+        "output_index": 0 });
+    let end = completed(&json!([search, message("to ann@example.com now")]));
+    let upstream = streaming(&[created(), searching, end]).await;
+    let gateway = gateway(&upstream, "policies: [{ policy: redact }]\n").await;
+
+    let body = json!({ "model": "m", "input": "hello", "stream": true });
+    let answer = ask(&gateway, &body).await;
+
+    let (_, response) = stream(&answer);
+    assert_eq!(
+        response["output"][0]["type"], "web_search_call",
+        "{response}"
+    );
+    assert_eq!(text(&response), MASKED, "{response}");
+    assert!(!answer.text().contains("ann@"), "{}", answer.text());
 }

@@ -19,6 +19,10 @@ use crate::dialect::{
 
 const ITEM_ID: &[&str] = &["item_id"];
 
+/// Maximum number of ids of one response that are kept, and of bytes of each.
+const MAX_IDS: usize = 4096;
+const MAX_ID_BYTES: usize = 512;
+
 /// The places of the items of one response, by their ids.
 ///
 /// Some servers number items and blocks otherwise than the API: llama.cpp not at all, Ollama
@@ -29,6 +33,8 @@ const ITEM_ID: &[&str] = &["item_id"];
 pub struct ItemPlaces {
     /// Output indexes. An item that has no event but its end may have none.
     indexes: HashMap<String, Option<u64>>,
+    /// Output index of the latest item, by that of upstream, where they differ.
+    moved: HashMap<u64, u64>,
     /// Index of the next item whose own index is missing or taken.
     next: u64,
     /// Index of the first block, by output index.
@@ -82,22 +88,33 @@ impl ItemPlaces {
             return Some(*known);
         }
         let is_beginning = event.class == EventClass::ItemAdded;
-        // Some servers send another id in each event of an item.
-        let is_of = |own: &u64| match items.kind_of_open(*own) {
-            Some(kind) if !is_beginning => kind == OutputKind::Reasoning || !event.is_thought(),
-            Some(_) => false,
-            None => !items.has_ended(*own) && (!is_beginning || !items.is_open(*own)),
-        };
         let index = match own {
-            Some(own) if is_of(&own) => Some(own),
-            Some(_) => Some(self.next),
-            None => is_beginning.then_some(self.next),
+            Some(own) if is_beginning => Some(own).filter(|own| items.is_free(*own)),
+            // Some servers send another id in each event of an item.
+            Some(own) => Some(self.moved.get(&own).copied().unwrap_or(own))
+                .filter(|index| may_be_of(event, items, *index)),
+            None => None,
         };
-        if index.is_some() || event.class == EventClass::ItemDone {
+        let is_new = own.is_some() || is_beginning;
+        let index = index.or_else(|| is_new.then_some(self.next));
+        if let (Some(own), Some(index)) = (own, index)
+            && (own != index || is_beginning)
+        {
+            self.moved.insert(own, index);
+        }
+        let is_item = is_beginning || event.class == EventClass::ItemDone;
+        let is_kept = (is_item || own != index) && id.len() <= MAX_ID_BYTES;
+        if is_kept && self.indexes.len() < MAX_IDS {
             self.indexes.insert(id, index);
         }
         index
     }
+}
+
+/// Returns whether an event with an unknown id may be of the item at an index.
+fn may_be_of(event: &StreamEvent, items: &ReadItems, index: u64) -> bool {
+    let is_agreed = |kind| kind == OutputKind::Reasoning || !event.is_thought();
+    !items.has_ended(index) && items.kind_of_open(index).is_none_or(is_agreed)
 }
 
 /// Returns the id with which an event refers to its item.

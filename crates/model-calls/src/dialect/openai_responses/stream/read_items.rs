@@ -102,6 +102,11 @@ impl ReadItems {
         self.progress.get(&index) == Some(&ItemProgress::Done)
     }
 
+    /// Returns whether no item has this index.
+    pub fn is_free(&self, index: u64) -> bool {
+        !self.is_open(index) && !self.has_ended(index)
+    }
+
     /// Returns the kind of an item that has begun and not ended.
     pub fn kind_of_open(&self, index: u64) -> Option<OutputKind> {
         match self.progress.get(&index) {
