@@ -89,12 +89,13 @@ def doctor_finds_each_bypass():
 
 CHECKS = {"doctor finds each of 9 bypasses by gemini-cli and 7 by others, and no closed one": doctor_finds_each_bypass}
 
-# HTTP server that answers every request, including CONNECT, and prints a line when it is ready.
+# HTTP server that answers every request, including CONNECT, as the port of agents would, and prints
+# a line when it is ready.
 SERVER = """
 import http.server, json, sys, threading
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.send_response(200)
+        self.send_response(403 if self.path == "/healthz" else 200)
         self.send_header("x-hookgate-request-id", "a")
         self.end_headers()
     do_CONNECT = do_GET
