@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::dialect::{
     document::{Document, integer},
-    error::Result,
+    error::{DialectError, Result},
     openai_responses::{
         fields::{CALL_ID, ID},
         response::item::OutputKind,
@@ -43,6 +43,10 @@ pub struct ItemPlaces {
 
 impl ItemPlaces {
     /// Returns the event at its place. One of an unknown item stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// Fails for too many items.
     pub fn place(&mut self, mut event: StreamEvent, items: &ReadItems) -> Result<StreamEvent> {
         let own = event.output_index()?;
         let index = match item_id(&event)? {
@@ -52,6 +56,10 @@ impl ItemPlaces {
         let Some(index) = index else {
             return Ok(event);
         };
+        if self.moved.len().max(self.first_blocks.len()) > MAX_IDS {
+            let message = "the response has too many items";
+            return Err(DialectError::Json(message.to_owned()));
+        }
         self.next = self.next.max(index.saturating_add(1));
         let mut is_moved = own != Some(index);
         if is_moved {
