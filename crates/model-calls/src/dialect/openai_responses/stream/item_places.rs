@@ -19,8 +19,10 @@ use crate::dialect::{
 
 const ITEM_ID: &[&str] = &["item_id"];
 
-/// Maximum number of ids of one response that are kept, and of bytes of each.
+/// Maximum number of ids, and of other places, of one response that are kept.
 const MAX_IDS: usize = 4096;
+
+/// Maximum length of an id that is kept.
 const MAX_ID_BYTES: usize = 512;
 
 /// The places of the items of one response, by their ids.
@@ -33,7 +35,7 @@ const MAX_ID_BYTES: usize = 512;
 pub struct ItemPlaces {
     /// Output indexes. An item that has no event but its end may have none.
     indexes: HashMap<String, Option<u64>>,
-    /// Output index of the latest item, by that of upstream, where they differ.
+    /// Output index of the latest item that began or was moved, by that of upstream.
     moved: HashMap<u64, u64>,
     /// Index of the next item whose own index is missing or taken.
     next: u64,
