@@ -31,7 +31,7 @@ pub struct Manifest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Revision>,
     /// True if a reader of this bundle may return to its parent.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allows_parent: bool,
     /// Versions of the reader that can use the bundle.
     pub requires: Requirement,
@@ -44,7 +44,7 @@ pub struct Manifest {
 
 /// Name of a state of a policy: up to 64 letters, digits, `.`, `_` and `-`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "String")]
 pub struct Revision(String);
 
 /// The lowest version of the reader: `>=1.2` or `>=1.2.3`.
@@ -143,12 +143,6 @@ impl TryFrom<String> for Revision {
     }
 }
 
-impl From<Revision> for String {
-    fn from(revision: Revision) -> Self {
-        revision.0
-    }
-}
-
 impl fmt::Display for Revision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -164,12 +158,4 @@ fn parse_version(text: &str) -> Option<[u64; 3]> {
         parts.next().unwrap_or(Some(0))?,
     ];
     parts.next().is_none().then_some(version)
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "the signature that serde calls"
-)]
-const fn is_false(value: &bool) -> bool {
-    !*value
 }
