@@ -37,15 +37,10 @@ pub enum ResponseForm {
 
 /// Error of parsing a script of responses.
 #[derive(Debug, Error)]
-pub enum MockError {
-    /// A line is not a scripted response.
-    #[error("line {line} is no scripted answer: {cause}")]
-    ScriptLine {
-        /// Line number, from 1.
-        line: usize,
-        /// Error message of the parser.
-        cause: serde_json::Error,
-    },
+#[error("line {line} is no scripted answer: {cause}")]
+pub struct MockError {
+    line: usize,
+    cause: serde_json::Error,
 }
 
 #[derive(Deserialize)]
@@ -74,7 +69,7 @@ impl Script {
         let mut script = Self::default();
         for (index, line) in text.lines().enumerate() {
             if !line.trim().is_empty() {
-                script.push(line).map_err(|cause| MockError::ScriptLine {
+                script.push(line).map_err(|cause| MockError {
                     line: index + 1,
                     cause,
                 })?;
