@@ -126,22 +126,11 @@ pub struct ProofToolResult {
     pub result: Value,
 }
 
-/// The schema of texts and documents.
-struct AnswerSchema;
-
-impl JsonSchema for AnswerSchema {
-    fn schema_name() -> Cow<'static, str> {
-        "TextOrDocument".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        schemars::json_schema!({ "type": ["string", "object", "array"] })
-    }
-}
+// The schema of texts and documents. A doc comment would be its description.
+#[derive(JsonSchema)]
+#[schemars(inline, extend("type" = ["string", "object", "array"]))]
+#[expect(dead_code, reason = "only its schema is used")]
+struct AnswerSchema(String);
 
 impl ProofCases {
     /// Returns whether there are no cases.

@@ -1,13 +1,12 @@
 //! The settings of `redact`, and the redaction of texts by them.
 
 use std::{
-    borrow::Cow,
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Deserialize;
 use stream_redact::{DETECTORS, FoundSecret, Mask, MaskError, Style};
@@ -89,28 +88,21 @@ pub(super) enum RedactionMode {
     Deny,
 }
 
-/// The name of a detector.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[schemars(rename = "Detector", with = "String", extend("enum" = detector_names()))]
 struct DetectorName(String);
-
-impl JsonSchema for DetectorName {
-    fn schema_name() -> Cow<'static, str> {
-        "Detector".into()
-    }
-
-    fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
-        let names: Vec<&str> = DETECTORS.iter().map(|detector| detector.name).collect();
-        json_schema!({ "type": "string", "enum": names })
-    }
-}
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(rename = "MaskPattern", with = "String", extend("format" = "mask-pattern"))]
 struct MaskPattern(String);
 
 fn all_detectors() -> BTreeSet<DetectorName> {
-    let names = DETECTORS.iter().map(|detector| detector.name.to_owned());
-    names.map(DetectorName).collect()
+    let names = detector_names().into_iter();
+    names.map(|name| DetectorName(name.to_owned())).collect()
+}
+
+fn detector_names() -> Vec<&'static str> {
+    DETECTORS.iter().map(|detector| detector.name).collect()
 }
 
 fn all_scopes() -> BTreeSet<RedactionScope> {
