@@ -14,8 +14,8 @@ mod trace_context;
 
 pub use self::{
     admin_user::{
-        check_csrf_token, client_address, identify_admin_user, require_admin_user, require_role,
-        session_cookie_name, session_id,
+        check_csrf_token, client_address, identify_admin_user, require_admin_user,
+        require_operator, session_cookie_name, session_id,
     },
     authenticate::{RequestKind, authenticate},
     error_response::{panic_response, render_error},

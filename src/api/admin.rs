@@ -19,9 +19,9 @@ use super::{
 };
 use crate::{
     auth::{AdminPrincipal, LimitsMode, LossMode, SharedLimits},
-    config::{AdminRole, BUILTIN, FailureMode, HookMode},
+    config::{BUILTIN, FailureMode, HookMode},
     error::ApiError,
-    middleware::{identify_admin_user, require_admin_user, require_role},
+    middleware::{identify_admin_user, require_admin_user, require_operator},
     proof::GuardStatus,
     state::{App, ReloadCause, UnknownPath},
     timestamp::whole_milliseconds,
@@ -135,7 +135,7 @@ pub(super) async fn reload(
     State(app): State<App>,
     principal: AdminPrincipal,
 ) -> Result<Json<Health>, ApiError> {
-    require_role(&principal, AdminRole::Operator)?;
+    require_operator(&principal)?;
     let cause = ReloadCause::User(principal.name);
     on_blocking_thread(move || app.reload(cause)).await??;
     Ok(Json(Health::new("reloaded")))

@@ -14,9 +14,8 @@ use super::{
 use crate::{
     audit_log::PromotionRecord,
     auth::AdminPrincipal,
-    config::AdminRole,
     error::{ApiError, ErrorReason},
-    middleware::require_role,
+    middleware::require_operator,
     state::App,
     view::{
         config::{self, ConfigDiff, ConfigView, StoredRevisionView},
@@ -106,7 +105,7 @@ pub(super) async fn promote(
     principal: AdminPrincipal,
     body: ReceivedBody,
 ) -> Result<Json<Promotion>, ApiError> {
-    require_role(&principal, AdminRole::Operator)?;
+    require_operator(&principal)?;
     let PromotionRequest { revision, report } = json_body(body)?;
     if !report.as_deref().is_none_or(is_sha256) {
         let message = "`report` must be a SHA-256 in hexadecimal digits";
@@ -125,7 +124,7 @@ pub(super) async fn roll_back(
     State(app): State<App>,
     principal: AdminPrincipal,
 ) -> Result<Json<Promotion>, ApiError> {
-    require_role(&principal, AdminRole::Operator)?;
+    require_operator(&principal)?;
     let rolled_back = config_change::roll_back(app, principal.name).await?;
     Ok(Json(rolled_back.into()))
 }

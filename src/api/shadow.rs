@@ -13,9 +13,9 @@ use super::{
 };
 use crate::{
     auth::AdminPrincipal,
-    config::{AdminRole, ShadowSettings},
+    config::ShadowSettings,
     error::{ApiError, ErrorReason},
-    middleware::require_role,
+    middleware::require_operator,
     state::{App, ShadowAction, ShadowStatus},
 };
 
@@ -48,7 +48,7 @@ pub(super) async fn start_shadow(
     RawQuery(query): RawQuery,
     body: ReceivedBody,
 ) -> Result<Json<ShadowStatus>, ApiError> {
-    require_role(&principal, AdminRole::Operator)?;
+    require_operator(&principal)?;
     let settings = settings(&query.unwrap_or_default())?;
     let config = String::from_utf8(body?.into()).map_err(|_| {
         let message = "the config is not UTF-8";
@@ -69,7 +69,7 @@ pub(super) async fn end_shadow(
     State(app): State<App>,
     principal: AdminPrincipal,
 ) -> Result<Json<ShadowStatus>, ApiError> {
-    require_role(&principal, AdminRole::Operator)?;
+    require_operator(&principal)?;
     let action = ShadowAction::End { by: principal.name };
     Ok(Json(app.resources.shadow.request(action).await?))
 }

@@ -6,9 +6,8 @@ use url::form_urlencoded;
 
 use crate::{
     auth::AdminPrincipal,
-    config::AdminRole,
     error::{ApiError, ErrorReason},
-    middleware::{check_csrf_token, require_role},
+    middleware::{check_csrf_token, require_operator},
     state::App,
     view::MAX_REQUEST_SECONDS,
 };
@@ -49,7 +48,7 @@ impl FormFields {
     /// operator.
     pub(super) fn check_operator(&self, principal: &AdminPrincipal) -> Result<(), ApiError> {
         self.check_csrf(principal)?;
-        require_role(principal, AdminRole::Operator)
+        require_operator(principal)
     }
 
     fn parse(text: &[u8]) -> Self {

@@ -80,12 +80,13 @@ impl<S: Sync> FromRequestParts<S> for AdminPrincipal {
     }
 }
 
-/// Checks that a user has a role.
+/// Checks that a user has the role of an operator.
 ///
 /// # Errors
 ///
 /// Returns an error that names the role.
-pub fn require_role(principal: &AdminPrincipal, role: AdminRole) -> Result<(), ApiError> {
+pub fn require_operator(principal: &AdminPrincipal) -> Result<(), ApiError> {
+    let role = AdminRole::Operator;
     if principal.has(role) {
         return Ok(());
     }
