@@ -12,7 +12,6 @@ use std::{
 };
 
 use policy_bundle::{Bundle, BundleError, ExtractedBundle, MAX_ARCHIVE_BYTES, Manifest};
-use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
@@ -80,7 +79,7 @@ impl BundleStore {
         };
         create_folder(folder).map_err(at(folder))?;
         let lock = File::open(folder).map_err(at(folder))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+        lock.try_lock()
             .map_err(|_| BundleStoreError::Locked(folder.to_owned()))?;
         let extracted = folder.join(EXTRACTED);
         match fs::remove_dir_all(&extracted) {

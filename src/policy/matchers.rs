@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{Glob as Pattern, GlobMatcher};
 use regex::{
     Regex,
     bytes::{RegexSet, RegexSetBuilder},
@@ -43,11 +43,7 @@ impl TryFrom<String> for Glob {
 
     fn try_from(text: String) -> Result<Self, String> {
         // Names of tools and models are not paths: `*` matches `/` as well.
-        let glob = GlobBuilder::new(&text)
-            .literal_separator(false)
-            .backslash_escape(true)
-            .build();
-        match glob {
+        match Pattern::new(&text) {
             Ok(glob) => Ok(Self(glob.compile_matcher())),
             Err(error) => Err(format!("is not a valid glob: {}", error.kind())),
         }

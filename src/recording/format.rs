@@ -276,9 +276,6 @@ impl RecordedResponse {
 }
 
 fn joined(chunks: &[RecordedChunk]) -> Option<Vec<u8>> {
-    let mut body = Vec::new();
-    for chunk in chunks {
-        body.extend_from_slice(&chunk.bytes.bytes()?);
-    }
-    Some(body)
+    let pieces = chunks.iter().map(|chunk| chunk.bytes.bytes());
+    Some(pieces.collect::<Option<Vec<_>>>()?.concat())
 }

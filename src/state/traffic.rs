@@ -1,6 +1,6 @@
 //! Calls of the last minute and day, by method, and refused paths.
 
-use std::{fmt, num::NonZeroUsize, time::Instant};
+use std::{num::NonZeroUsize, time::Instant};
 
 use jiff::Timestamp;
 use lru::LruCache;
@@ -118,10 +118,4 @@ impl Traffic {
 
 fn truncated(name: &str) -> String {
     name.chars().take(MAX_NAME_CHARS).collect()
-}
-
-impl fmt::Debug for Traffic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Traffic").finish_non_exhaustive()
-    }
 }

@@ -1,6 +1,8 @@
 //! The report as a test suite of `JUnit`: a case for a recording that can be read, and one for each
 //! rule and one for unknown calls, or one for `--fail-on`.
 
+use maud::html;
+
 use super::{rows::plain, text};
 use crate::replay::{
     fail_on::FailCondition,
@@ -58,19 +60,9 @@ fn difference(counts: &ChangeCounts) -> String {
 
 /// Returns text for XML 1.0, which has no control characters.
 fn escaped(text: &str) -> String {
-    let mut escaped = String::new();
     let lines: Vec<String> = text.split('\n').map(plain).collect();
-    for char in lines.join("\n").chars() {
-        match char {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
-            other => escaped.push(other),
-        }
-    }
-    escaped
+    let text = lines.join("\n");
+    html! { (text.replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")) }.into_string()
 }
 
 #[cfg(test)]
