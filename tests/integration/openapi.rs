@@ -5,25 +5,8 @@ use serde_json::{Value, json};
 
 use crate::{
     harness::{Agent, Answer, TestGateway, Upstream, hook, prompt, respond},
-    trace::{calls, until},
+    trace::{GUARDS, calls, until},
 };
-
-/// Guards that run and guards that do not, for each reason.
-const GUARDS: &str = r#"hooksConfig: { disabled: [off] }
-trace: { content: { denied_or_edited: true, reasons: true } }
-policies:
-  - { policy: model_allow, name: models, models: ["gemini-*"] }
-  - { policy: prompt_guard, name: words, deny: ["forbidden"], when: 'request.stream' }
-hooks:
-  BeforeTool:
-    - matcher: ^run_shell_command$
-      hooks:
-        - { name: guard, command: "echo 'not this' >&2; exit 2" }
-        - { name: watcher, command: "exit 2", mode: observe }
-        - { name: off, command: "exit 2" }
-    - matcher: ^write_file$
-      hooks: [{ name: writer, command: cat }]
-"#;
 
 const MODEL: &str = "gemini-2.5-pro";
 
@@ -92,7 +75,8 @@ async fn tool_calling_upstream() -> Upstream {
 async fn the_admin_api_answers_as_documented() {
     let document = Document::generate();
     let upstream = tool_calling_upstream().await;
-    let gateway = TestGateway::start(&upstream, GUARDS).await;
+    let content = "trace: { content: { denied_or_edited: true, reasons: true } }";
+    let gateway = TestGateway::start(&upstream, &format!("{content}\n{GUARDS}")).await;
     let agent = gateway.agent().sending("x-hookgate-session", "my-session");
     let denied = agent.generate(MODEL, &prompt("delete all")).await;
     agent.generate("claude-1", &prompt("blocked")).await;

@@ -4,13 +4,13 @@ mod collector;
 mod records;
 mod spans;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::harness::{Upstream, respond};
+use crate::harness::Upstream;
 
 /// A collector that accepts every export.
 async fn collector() -> Upstream {
-    Upstream::with(|_| respond(200, "application/json", "{}")).await
+    Upstream::answering(&json!({})).await
 }
 
 fn telemetry(collector: &Upstream, more: &str) -> String {

@@ -16,6 +16,22 @@ use crate::harness::{Agent, TestGateway};
 
 const MODEL: &str = "gemini-2.5-flash";
 
+/// Guards that run and guards that do not, for each reason.
+pub const GUARDS: &str = r#"hooksConfig: { disabled: [off] }
+policies:
+  - { policy: model_allow, name: models, models: ["gemini-*"] }
+  - { policy: prompt_guard, name: words, deny: ["forbidden"], when: 'request.stream' }
+hooks:
+  BeforeTool:
+    - matcher: ^run_shell_command$
+      hooks:
+        - { name: guard, command: "echo 'not this' >&2; exit 2" }
+        - { name: watcher, command: "exit 2", mode: observe }
+        - { name: off, command: "exit 2" }
+    - matcher: ^write_file$
+      hooks: [{ name: writer, command: cat }]
+"#;
+
 /// Waits for the record of a request, which exists once the call has ended.
 async fn record(gateway: &TestGateway, id: &str) -> Value {
     let path = format!("/calls/{id}");

@@ -156,7 +156,7 @@ async fn an_embedding_without_a_count_costs_an_estimate_of_its_request() {
 
 #[tokio::test]
 async fn an_embedding_that_is_not_read_costs_an_estimate_of_its_decoded_request() {
-    let upstream = Upstream::with(|_| respond(200, "application/json", "{}")).await;
+    let upstream = Upstream::answering(&json!({})).await;
     let caller = auth(&[("team-a", ", tokens_per_day: 9000")]);
     let config = format!(
         "upstreams: {{ openai: {{ url: \"http://{}\" }} }}\n{caller}",

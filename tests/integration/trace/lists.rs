@@ -3,23 +3,8 @@
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
-use super::{MODEL, calls, event, record, rule, text_answer, tool_call_answer};
+use super::{GUARDS, MODEL, calls, event, record, rule, text_answer, tool_call_answer};
 use crate::harness::{Browser, TestGateway, Upstream, chunked_head, hook, prompt, write_chunk};
-
-const GUARDS: &str = r#"hooksConfig: { disabled: [off] }
-policies:
-  - { policy: model_allow, name: models, models: ["gemini-*"] }
-  - { policy: prompt_guard, name: words, deny: ["forbidden"], when: 'request.stream' }
-hooks:
-  BeforeTool:
-    - matcher: ^run_shell_command$
-      hooks:
-        - { name: guard, command: "echo 'not this' >&2; exit 2" }
-        - { name: watcher, command: "exit 2", mode: observe }
-        - { name: off, command: "exit 2" }
-    - matcher: ^write_file$
-      hooks: [{ name: writer, command: cat }]
-"#;
 
 /// Starts a model API that calls a tool until a request contains the denial.
 async fn upstream_until_denied() -> Upstream {

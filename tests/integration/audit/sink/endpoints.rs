@@ -38,7 +38,7 @@ async fn send_three_calls(
 
 #[tokio::test]
 async fn splunk_receives_events_with_its_token() {
-    let endpoint = Upstream::with(|_| respond(200, "application/json", "{}")).await;
+    let endpoint = Upstream::answering(&json!({})).await;
     let settings = ", format: splunk_hec, token: { file: token }";
 
     let file = send_three_calls(&endpoint, settings, &[("token", "a-token\n")]).await;
