@@ -81,7 +81,7 @@ struct ShadowTask {
     /// compared with those before.
     followed: Option<(String, String)>,
     /// True if the next reload starts the shadow of the config again, because that of an operator
-    /// has ended.
+    /// was in its place and has ended.
     is_restart_due: bool,
 }
 
@@ -164,10 +164,13 @@ impl ShadowTask {
         let mut config = read(move || app.read_other(ConfigInput::Posted(text))).await?;
         // INVARIANT: requests choose nothing that is executed.
         config.remove_shadow_hooks();
+        let running = self.running.as_ref();
+        let replaces_config = running.is_some_and(|running| running.record.by.is_empty());
         self.end(EndReason::Operator, by).await;
-        let started = self.start(config, settings, by).await;
-        self.is_restart_due = started.is_err();
-        started
+        self.is_restart_due |= replaces_config;
+        self.start(config, settings, by).await?;
+        self.is_restart_due = false;
+        Ok(())
     }
 
     async fn start(
@@ -196,7 +199,7 @@ impl ShadowTask {
             from: record.from.clone(),
             to: record.to.clone(),
             sample: record.sample,
-            replaces_config: !by.is_empty() && self.app.snapshot().config.shadow.is_some(),
+            replaces_config: self.is_restart_due,
             started: rfc3339_seconds(started),
             until: rfc3339_seconds(started.checked_add(time).unwrap_or(Timestamp::MAX)),
             ..ShadowStatus::default()
@@ -269,7 +272,7 @@ impl ShadowTask {
             dropped: status.dropped,
         };
         log_end(&running.record, reason, counts.calls);
-        self.is_restart_due |= !running.record.by.is_empty();
+        self.is_restart_due |= status.replaces_config;
         self.append(&ShadowRecord {
             action: ShadowChange::End,
             by: by.to_owned(),

@@ -169,4 +169,17 @@ async fn a_reload_starts_the_shadow_of_the_config_again_after_that_of_an_operato
             status["state"] == "running" && status["sample"] == 1.0
         })
         .await;
+
+    // One that an operator has ended was not replaced.
+    gateway.end_shadow().await;
+    let config = std::fs::read_to_string(gateway.folder.path().join("next.yaml")).unwrap();
+    let posted = gateway.operator.post("/shadow?sample=0.5", config).await;
+    assert_eq!(posted.json().get("replaces_config"), None);
+    gateway.end_shadow().await;
+    assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
+    let reloaded = gateway.status().await;
+    assert_eq!(
+        (&reloaded["state"], &reloaded["sample"]),
+        (&"ended".into(), &0.5.into())
+    );
 }
