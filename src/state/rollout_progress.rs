@@ -112,6 +112,8 @@ pub struct RolloutStatus {
     pub share: u8,
     /// True if a difference has ended it.
     pub is_aborted: bool,
+    /// True if the next step waits for a comparison.
+    pub awaits_comparison: bool,
     /// Denied calls of the config in use and of the candidate, since the last step.
     pub denied: [Proportion; 2],
     /// Calls with a failed hook, likewise.
@@ -183,9 +185,7 @@ impl RolloutProgress {
         let mut state = self.state.lock();
         let next = self.shares.get(state.step + 1)?;
         let waited = now.saturating_duration_since(state.step_began);
-        let is_compared = state.compared_at > MIN_CALLS;
-        let is_due = is_compared || !self.settings.abort_if.is_set() || self.share_in(&state) == 0;
-        if state.is_aborted || waited < self.settings.hold || !is_due {
+        if state.is_aborted || waited < self.settings.hold || self.awaits_comparison(&state) {
             return None;
         }
         // Each step is compared by itself, since the load of the day changes.
@@ -217,6 +217,7 @@ impl RolloutProgress {
         RolloutStatus {
             share: self.share_in(&state),
             is_aborted: state.is_aborted,
+            awaits_comparison: self.awaits_comparison(&state),
             denied: arms.map(|arm| arm.proportion(arm.denied)),
             hook_failures: arms.map(|arm| arm.proportion(arm.hook_failures)),
         }
@@ -251,6 +252,13 @@ impl RolloutProgress {
                     candidate: new,
                 })
         })
+    }
+
+    /// Returns whether there is a next step, and it waits for a comparison.
+    fn awaits_comparison(&self, state: &ProgressState) -> bool {
+        let is_compared = state.compared_at > MIN_CALLS;
+        let has_next = state.step + 1 < self.shares.len();
+        has_next && !is_compared && self.settings.abort_if.is_set() && self.share_in(state) > 0
     }
 
     fn share_in(&self, state: &ProgressState) -> u8 {

@@ -103,6 +103,8 @@ pub struct RolloutView {
     pub percent: u8,
     /// True if a difference of the two configs has ended the rollout.
     pub is_aborted: bool,
+    /// True if the next step waits until each config has 200 calls since the last one.
+    pub awaits_comparison: bool,
     /// Calls since the last step: of the config in use, and of the other.
     pub arms: Vec<RolloutArmView>,
 }
@@ -332,6 +334,7 @@ fn rollout(snapshot: &Snapshot) -> Option<RolloutView> {
         to: to.to_owned(),
         percent: status.share,
         is_aborted: status.is_aborted,
+        awaits_comparison: status.awaits_comparison,
         arms: arms.collect(),
     })
 }

@@ -165,7 +165,10 @@ fn rollout_state(rollout: &RolloutView) -> Markup {
                 " was aborted. It begins again when the config file changes." }
         } @else {
             p role="status" { "The config " code { (rollout.to) } " is rolled out to "
-                (rollout.percent) " % of the sessions." }
+                (rollout.percent) " % of the sessions."
+                @if rollout.awaits_comparison {
+                    " The next step waits until each config has 200 calls since the last one."
+                } }
         }
         (table("Calls since the last step", &["Version", "Calls", "Denied", "With failed hooks"], &rows))
     }

@@ -502,12 +502,23 @@ async fn a_step_with_abort_conditions_ends_after_its_comparison() {
     denied_calls(&gateway, 20).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     denied_calls(&gateway, 20).await;
-    assert_eq!(gateway.state().await["percent"], 50);
+    let state = gateway.state().await;
+    assert_eq!(
+        (&state["percent"], &state["awaits_comparison"]),
+        (&json!(50), &json!(true))
+    );
+    let page = gateway.operator.get("/console/changes").await;
+    assert!(
+        page.text().contains("The next step waits"),
+        "{}",
+        page.text()
+    );
 
     denied_calls(&gateway, 700).await;
-    gateway
+    let state = gateway
         .wait_until("whole share", |state| state["percent"] == 100)
         .await;
+    assert_eq!(state["awaits_comparison"], false);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
