@@ -136,8 +136,7 @@ fn require_investigator(principal: &AdminPrincipal) -> Result<(), ApiError> {
 
 /// Refuses a watch of which nothing could be kept.
 fn require_trace(app: &App) -> Result<(), ApiError> {
-    let snapshot = app.snapshot();
-    if snapshot.arms().any(|arm| arm.config.trace.exchanges > 0) {
+    if app.snapshot().config.trace.exchanges > 0 {
         return Ok(());
     }
     let message = "the trace is off (`trace.exchanges: 0`), so no content can be kept";

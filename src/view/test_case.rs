@@ -70,7 +70,7 @@ pub enum CaseDifference {
 }
 
 /// Returns a case with the request and the answers of a call, and its verdict. `None` if the
-/// content holds no request, or an error ended the call before a policy or hook had decided.
+/// content holds no request, or an error ended the call without a verdict.
 pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Option<ContentCase> {
     let verdict = verdict(call)?.as_str();
     let name = format!("call {} ends with {verdict}", call.id);
@@ -82,9 +82,8 @@ pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Op
     let rule = call.decided_by();
     let rule = rule.and_then(|rule| Some((rule.name, rule.at?)));
     let source = RuleSource::of(&with_rule(&app.snapshot(), rule).config);
-    let yaml = file(&source, case);
-    let is_unreadable = SpannedYaml::parse(&yaml, Path::new("")).is_err();
-    differences.extend(is_unreadable.then_some(CaseDifference::UnreadableValue));
+    let (yaml, is_readable) = file(&source, case);
+    differences.extend((!is_readable).then_some(CaseDifference::UnreadableValue));
     Some(ContentCase {
         yaml,
         source,
@@ -131,7 +130,7 @@ fn is_limited(event: &TracedEvent) -> bool {
 
 /// Returns the verdict that a trial of the call has: the strictest of its events, and `deny` if
 /// a policy removed a call of a tool, or if the denial of an earlier call was repeated. `None` if an
-/// error ended the call before a decision.
+/// error ended a call that policies and hooks had let proceed so far.
 fn verdict(call: &CallRecord) -> Option<Action> {
     let verdicts = call.events().iter().filter_map(|event| event.verdict);
     let rules = call.events().iter().flat_map(|event| &event.rules);
@@ -179,12 +178,13 @@ pub async fn from_names(app: &App, group: &DenialGroup) -> Option<NamedCase> {
     let source = RuleSource::of(&arm.config);
     Some(NamedCase {
         passes: denied.await,
-        yaml: file(&source, case),
+        yaml: file(&source, case).0,
         source,
     })
 }
 
-fn file(source: &RuleSource, case: Map<String, Value>) -> String {
+/// Returns a file of one case, and whether `hookgate test` can read it.
+fn file(source: &RuleSource, case: Map<String, Value>) -> (String, bool) {
     let config = match source {
         RuleSource::File(path) => Some(path.display().to_string()),
         RuleSource::Bundles => Some(CONFIG_OF_BUNDLE.to_owned()),
@@ -197,9 +197,10 @@ fn file(source: &RuleSource, case: Map<String, Value>) -> String {
     let file = Value::Object(file);
     let yaml = to_yaml(&file);
     let read = SpannedYaml::parse(&yaml, Path::new(""));
+    let is_readable = read.is_ok();
     if yaml.contains(is_hidden) || read.is_ok_and(|read| read.value() != file) {
         // JSON, which is YAML, has escapes for such characters, and each number as it was sent.
-        return format!("{file:#}");
+        return (format!("{file:#}"), is_readable);
     }
-    yaml
+    (yaml, is_readable)
 }

@@ -100,8 +100,8 @@ fn without_test(call: &CallRecord, is_kept: bool) -> Markup {
             }
         } @else if let Some(error) = call.error.filter(|_| is_kept) {
             p {
-                "The call ended with the error " code { (error) } " before a policy or hook had decided, so there "
-                "is no decision to test."
+                "The call ended with the error " code { (error) } ". No policy or hook denied it, so there is no "
+                "verdict to test."
             }
         } @else {
             p { "The content of this call is not kept, so there is nothing to make a test of. "
@@ -251,8 +251,8 @@ fn difference_from_call(difference: CaseDifference) -> Markup {
                 code { "max_tokens" } "."
             },
             CaseDifference::UnreadableValue => p.problem {
-                code { "hookgate test" } " cannot read this file: it has a number that is too large, or is too deep. "
-                "Replace this value."
+                code { "hookgate test" } " cannot read this file: it has a number that is too large, more than 64 "
+                "levels, or more than 250,000 values. Replace or remove them."
             },
         }
     }

@@ -162,7 +162,7 @@ async fn a_number_that_no_test_can_have_is_named_on_the_page() {
     let answer = gateway.agent().post(path, body).await;
     let (_, page) = test_of(&gateway, &answer).await;
 
-    assert!(page.contains("Replace this value"), "{page}");
+    assert!(page.contains("Replace or remove them"), "{page}");
 }
 
 #[tokio::test]
