@@ -92,7 +92,9 @@ pub(super) async fn report_event(
         let message = "request was not authenticated";
         return Err(ApiError::new(ErrorReason::Internal, message));
     };
-    let Authenticated { identity, snapshot } = authenticated.clone();
+    let Authenticated {
+        identity, snapshot, ..
+    } = authenticated.clone();
     if let Some(audit) = &snapshot.audit {
         audit.ensure_writable()?;
     }

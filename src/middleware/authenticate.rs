@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     auth::{CallerInFlightGuard, Credentials, RequestCost},
-    dialect::counts_tokens,
+    dialect::{self, counts_tokens},
     error::ApiError,
     state::{AppResources, Snapshot},
 };
@@ -43,6 +43,7 @@ pub async fn authenticate(
 ) -> Result<(Authenticated, Option<CallerInFlightGuard>), Response> {
     validate_headers(request, snapshot.config.limits.headers)
         .map_err(IntoResponse::into_response)?;
+    let named_api = dialect::named_api(request.headers());
     let peer = request.extensions().get::<PeerInfo>().cloned();
     let query = request.uri().query().unwrap_or_default().to_owned();
     let credentials = Credentials {
@@ -74,7 +75,12 @@ pub async fn authenticate(
         response
     })?;
     let identity = Arc::new(identity);
-    Ok((Authenticated { identity, snapshot }, guard))
+    let authenticated = Authenticated {
+        identity,
+        snapshot,
+        named_api,
+    };
+    Ok((authenticated, guard))
 }
 
 /// Returns the cost of a request to a model API. Only those with a body call a model, unless they

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     auth::{Identity, PeerCertificate},
+    dialect::Api,
     state::Snapshot,
 };
 
@@ -66,6 +67,8 @@ pub struct Authenticated {
     pub identity: Arc<Identity>,
     /// Snapshot by which the caller was authenticated.
     pub snapshot: Arc<Snapshot>,
+    /// The API that the headers name, with the one that had the caller's key.
+    pub named_api: Option<Api>,
 }
 
 #[cfg(test)]

@@ -39,7 +39,9 @@ pub(super) fn start(
     exchange: ExchangeSummary,
     head: &Parts,
 ) -> Recorder {
-    let Authenticated { identity, snapshot } = authenticated;
+    let Authenticated {
+        identity, snapshot, ..
+    } = authenticated;
     let rejected = || {
         let rejected =
             RejectedRequest::new(&head.method, &head.uri, &head.headers, &head.extensions);

@@ -31,7 +31,11 @@ pub(super) fn resolve(
     head: Parts,
     recorder: &Recorder,
 ) -> Result<(Box<RequestContext>, Call), ApiError> {
-    let Authenticated { identity, snapshot } = authenticated;
+    let Authenticated {
+        identity,
+        snapshot,
+        named_api,
+    } = authenticated;
     if let Some(audit) = &snapshot.audit {
         audit.ensure_writable()?;
     }
@@ -40,7 +44,7 @@ pub(super) fn resolve(
         method: &head.method,
         path,
         query: head.uri.query().unwrap_or_default(),
-        api: snapshot.named_api(&head.headers),
+        api: snapshot.configured_api(named_api),
     };
     let recognized = recognize(&app.resources.traffic, &identity, line)?;
     recorder.record(&ExchangeEvent::MethodResolved(recognized.method));

@@ -161,7 +161,11 @@ impl ReplayGateway {
             runs.insert(&recorded.id, request_runs(recorded));
         }
         let identity = Arc::new(identity);
-        let authenticated = Authenticated { identity, snapshot };
+        let authenticated = Authenticated {
+            identity,
+            snapshot,
+            named_api: dialect::named_api(request.headers()),
+        };
         let started = Instant::now();
         let handled = self.handle(authenticated, request);
         let body = tokio::time::timeout(CALL_TIMEOUT, handled).await;

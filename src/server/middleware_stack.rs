@@ -60,7 +60,7 @@ impl MiddlewareStack {
         };
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let snapshot = self.app.snapshot();
-        let api = snapshot.named_api(request.headers());
+        let api = snapshot.configured_api(dialect::named_api(request.headers()));
         let audit = snapshot.audit.clone();
         let rejected = audit.map(|audit| (audit, RejectedRequest::from_request(&request)));
         let handled = AssertUnwindSafe(self.dispatch(snapshot, kind, request)).catch_unwind();

@@ -4,7 +4,6 @@ mod shared_state;
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use thiserror::Error;
 
 pub use self::shared_state::SharedState;
@@ -18,7 +17,7 @@ use crate::{
     auth::Authenticator,
     config::{BUILTIN, Config, ConfigError, Problem, SourceSpan, StoreMode, StoreSettings},
     dialect::{
-        self, Access, AllowedFields, Api, Call, HookCoverage, MethodSpec, ResponseStorage, Vendor,
+        Access, AllowedFields, Api, Call, HookCoverage, MethodSpec, ResponseStorage, Vendor,
     },
     error::{ApiError, ErrorReason},
     event::EventName,
@@ -204,8 +203,8 @@ impl Snapshot {
     }
 
     /// Returns the API that the headers of a request name. One that is not configured is not meant.
-    pub fn named_api(&self, headers: &HeaderMap) -> Option<Api> {
-        dialect::named_api(headers).filter(|api| self.upstreams.get(*api).is_some())
+    pub fn configured_api(&self, named: Option<Api>) -> Option<Api> {
+        named.filter(|api| self.upstreams.get(*api).is_some())
     }
 
     /// Checks that a method may be called under the `coverage` settings.

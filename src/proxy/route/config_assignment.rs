@@ -7,13 +7,12 @@ use serde_json::Value;
 
 use crate::{
     config::RolloutUnit,
-    dialect::{self, RequestLine},
+    dialect::{self, Api, RequestLine},
     middleware::Authenticated,
     proxy::{
         request_body,
         session_name::{self, SessionName},
     },
-    state::Snapshot,
     upstream::content_headers::{self, ContentEncoding, MediaType},
 };
 
@@ -31,7 +30,11 @@ pub(in crate::proxy) async fn assign(
     authenticated: Authenticated,
     request: Box<Request>,
 ) -> (Authenticated, Box<Request>) {
-    let Authenticated { identity, snapshot } = authenticated;
+    let Authenticated {
+        identity,
+        snapshot,
+        named_api,
+    } = authenticated;
     let (mut head, mut body) = request.into_parts();
     // A malformed name is refused later.
     let named = session_name::split(head.uri.path(), &head.headers);
@@ -47,7 +50,8 @@ pub(in crate::proxy) async fn assign(
                 body = same;
                 let read = read.as_ref();
                 read.map(|read| {
-                    name_in_body(&head, &snapshot, read).unwrap_or_else(|| first_prompt(read))
+                    let api = snapshot.configured_api(named_api);
+                    name_in_body(&head, api, read).unwrap_or_else(|| first_prompt(read))
                 })
                 .unwrap_or_default()
             } else {
@@ -57,7 +61,12 @@ pub(in crate::proxy) async fn assign(
     };
     let snapshot = snapshot.for_session(&identity.caller().key, &session);
     let request = Box::new(Request::from_parts(head, body));
-    (Authenticated { identity, snapshot }, request)
+    let authenticated = Authenticated {
+        identity,
+        snapshot,
+        named_api,
+    };
+    (authenticated, request)
 }
 
 /// Returns whether the body is JSON that can be read here and again later.
@@ -69,12 +78,12 @@ fn has_readable_conversation(head: &Parts, limit: usize) -> bool {
 }
 
 /// Returns the name that the body gives its session.
-fn name_in_body(head: &Parts, snapshot: &Snapshot, body: &Bytes) -> Option<String> {
+fn name_in_body(head: &Parts, api: Option<Api>, body: &Bytes) -> Option<String> {
     let dialect = dialect::dialect_of(RequestLine {
         method: &head.method,
         path: head.uri.path(),
         query: "",
-        api: snapshot.named_api(&head.headers),
+        api,
     });
     // A body that cannot be read is refused later.
     let body = dialect.parse_request(body.clone()).ok()?;

@@ -57,6 +57,30 @@ async fn a_key_authenticates_its_caller_and_reaches_no_upstream_and_no_hook() {
 }
 
 #[tokio::test]
+async fn a_key_as_bearer_token_names_the_api_of_a_path_that_several_have() {
+    let (gemini, openai) = (Upstream::mock().await, Upstream::mock().await);
+    for google in [
+        format!("gemini: {{ url: \"http://{}\" }},", gemini.addr),
+        String::new(),
+    ] {
+        let config = format!(
+            "upstreams: {{ {google} openai: {{ url: \"http://{}\" }} }}\n\
+             coverage: {{ allow: [openai_api.files.*, files.*] }}\n{}",
+            openai.addr,
+            auth(&[("team-a", "")])
+        );
+        let gate = TestGateway::start(&openai, &config).await;
+        let agent = gate.agent().sending("authorization", "Bearer team-a-key");
+        for path in ["/v1/models", "/v1/models/gpt-5", "/v1/files"] {
+            agent.get(path).await;
+            let asked = openai.requests().pop();
+            assert_eq!(asked.map(|asked| asked.path).as_deref(), Some(path));
+        }
+    }
+    assert_eq!(gemini.requests().len(), 0);
+}
+
+#[tokio::test]
 async fn requests_without_a_valid_key_are_refused_on_every_path() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, &auth(&[("team-a", "")])).await;
