@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use globset::{Glob as Pattern, GlobMatcher};
+use globset::GlobMatcher;
 use regex::{
     Regex,
     bytes::{RegexSet, RegexSetBuilder},
@@ -43,7 +43,7 @@ impl TryFrom<String> for Glob {
 
     fn try_from(text: String) -> Result<Self, String> {
         // Names of tools and models are not paths: `*` matches `/` as well.
-        match Pattern::new(&text) {
+        match globset::Glob::new(&text) {
             Ok(glob) => Ok(Self(glob.compile_matcher())),
             Err(error) => Err(format!("is not a valid glob: {}", error.kind())),
         }

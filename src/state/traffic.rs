@@ -21,6 +21,7 @@ const MAX_UNKNOWN_PATHS: NonZeroUsize = NonZeroUsize::new(200).unwrap();
 const MAX_NAME_CHARS: usize = 128;
 
 /// Calls of the last minute and day.
+#[derive(Debug)]
 pub struct Traffic {
     calls: TimeBuckets<60, 1>,
     /// One for each row of the method tables, in their order.
