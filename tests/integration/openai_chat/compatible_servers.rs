@@ -332,6 +332,27 @@ async fn a_call_in_a_message_beside_a_delta_is_sent() {
 }
 
 #[tokio::test]
+async fn a_copy_of_the_content_beside_its_delta_is_not_sent() {
+    let piece = |text: &str| {
+        let mut piece = event(&json!({ "role": "assistant", "content": text }));
+        piece["choices"][0]["text"] = text.into();
+        piece
+    };
+    let mut last = end("stop");
+    last["choices"][0]["text"] = "".into();
+    let sent = [piece("mail a@"), piece("example.com"), piece(" ok"), last];
+
+    let answer = stream(REDACT, &sent).await;
+
+    assert_eq!(text(Form::Stream, &answer), "mail [REDACTED:email] ok");
+    let received = answer.text();
+    assert!(
+        !received.contains("a@") && !received.contains("example.com"),
+        "{received}"
+    );
+}
+
+#[tokio::test]
 async fn a_message_beside_each_delta_is_not_sent() {
     let piece = |text: &str, message: &str, reason: Value| {
         let mut piece = event(&json!({ "role": "assistant", "content": text }));

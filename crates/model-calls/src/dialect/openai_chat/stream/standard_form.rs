@@ -5,7 +5,7 @@ use crate::dialect::{
     document::{Document, first_byte, integer, is_set},
     error::Result,
     openai_chat::{
-        fields::{CHOICES, DELTA, INDEX, MESSAGE, ROLE},
+        fields::{CHOICES, DELTA, INDEX, MESSAGE, ROLE, TEXT},
         message_parts::PlacedPart,
         response::answer::{has_calls, read_message, read_texts},
         stream::event::CHUNK_OBJECT,
@@ -75,6 +75,10 @@ pub fn write_standard_form(
         position += 1;
         choice.edit_child(DELTA, write_standard_delta)?;
         was_whole |= move_message(choice, known(index))?;
+        if is_set(choice, DELTA)? {
+            // Together repeats the content of the delta there.
+            choice.remove(TEXT)?;
+        }
         Ok(())
     })?;
     if was_whole {
