@@ -12,7 +12,7 @@ use crate::dialect::{
     error::Result,
     openai_chat::{
         fields::parse,
-        message_parts::{PlacedPart, call_parts, has_refusal},
+        message_parts::{PlacedPart, add_call_ids, call_parts, has_refusal},
         response::{
             envelope::{candidate, numbered_parts, read_envelope},
             finish_reason::read_reason,
@@ -125,6 +125,7 @@ impl HeldChoice {
             &self.collector.calls()?,
             function_call.as_ref(),
         )?);
+        add_call_ids(&mut parts);
         Ok(parts)
     }
 }
