@@ -419,6 +419,25 @@ async fn calls_without_ids_stay_separate() {
 }
 
 #[tokio::test]
+async fn pieces_of_a_call_with_different_ids_stay_one_call() {
+    let piece = |id: &str, function: Value| {
+        call_event(&json!([{ "index": 0, "id": id, "type": "function", "function": function }]))
+    };
+    let sent = [
+        piece("a", json!({ "name": "read" })),
+        piece("b", json!({ "arguments": "{\"p\":" })),
+        piece("c", json!({ "arguments": "\"x\"}" })),
+        end("tool_calls"),
+    ];
+    let guard = "policies: [{ policy: tool_guard, deny: [rm] }]\n";
+    for config in [REDACT, guard] {
+        let answer = stream(config, &sent).await;
+        let expected = ("read".to_owned(), r#"{"p":"x"}"#.to_owned());
+        assert_eq!(calls(&answer), [expected], "{}", answer.text());
+    }
+}
+
+#[tokio::test]
 async fn a_repeated_name_continues_a_call() {
     for pieces in [["{\"p\":", "0}"], ["{\"p\":0}", ""]] {
         let pieces = pieces.map(|arguments| call_event(&json!([call_piece("read", arguments)])));
