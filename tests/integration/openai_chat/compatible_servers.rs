@@ -438,6 +438,25 @@ async fn pieces_of_a_call_with_different_ids_stay_one_call() {
 }
 
 #[tokio::test]
+async fn the_only_call_of_a_delta_may_be_an_object() {
+    let piece = |name: Option<&str>, arguments: &str| {
+        let function = json!({ "name": name, "arguments": arguments });
+        call_event(&json!({ "index": 0, "id": "", "type": "function", "function": function }))
+    };
+    let sent = [
+        piece(Some("read"), "{\"to\":"),
+        piece(None, "\"a@example.com\"}"),
+        end("tool_calls"),
+    ];
+    let redact = "policies: [{ policy: redact, detect: [email], on: [tool_calls] }]\n";
+
+    let answer = stream(redact, &sent).await;
+
+    let arguments = r#"{"to":"[REDACTED:email]"}"#.to_owned();
+    assert_eq!(calls(&answer), [("read".to_owned(), arguments)]);
+}
+
+#[tokio::test]
 async fn a_repeated_name_continues_a_call() {
     for pieces in [["{\"p\":", "0}"], ["{\"p\":0}", ""]] {
         let pieces = pieces.map(|arguments| call_event(&json!([call_piece("read", arguments)])));

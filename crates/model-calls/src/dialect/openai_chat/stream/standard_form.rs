@@ -2,10 +2,10 @@
 //! are not sent.
 
 use crate::dialect::{
-    document::{Document, first_byte, integer, is_set},
+    document::{Document, first_byte, integer, is_set, write_array},
     error::Result,
     openai_chat::{
-        fields::{CHOICES, DELTA, INDEX, MESSAGE, ROLE, TEXT},
+        fields::{CHOICES, DELTA, INDEX, MESSAGE, ROLE, TEXT, TOOL_CALLS},
         message_parts::PlacedPart,
         response::answer::{has_calls, read_message, read_texts},
         stream::event::CHUNK_OBJECT,
@@ -87,8 +87,13 @@ pub fn write_standard_form(
     Ok(())
 }
 
-/// Removes blocks of thoughts that repeat others of a delta (LiteLLM).
+/// Writes the only call of a delta as a list (TGI), and removes blocks of thoughts that repeat
+/// others of the delta (LiteLLM).
 fn write_standard_delta(delta: &mut Document) -> Result<()> {
+    if first_byte(delta, TOOL_CALLS)? == Some(b'{') {
+        let call = delta.bytes_of(TOOL_CALLS)?;
+        delta.set_bytes(TOOL_CALLS, write_array(call))?;
+    }
     let has_blocks = is_set(delta, THINKING_BLOCKS)?;
     if has_blocks && first_byte(delta, PROVIDER_FIELDS)? == Some(b'{') {
         delta.edit_child(PROVIDER_FIELDS, |fields| fields.remove(THINKING_BLOCKS))?;
