@@ -176,8 +176,8 @@ pub fn call_parts(calls: &[Document], function_call: Option<&Document>) -> Resul
     Ok(parts)
 }
 
-/// Gives an id to the calls of an answer that have none: it returns their results to the model.
-/// It is too short to identify a session.
+/// Gives an id to each call of an answer without one, since its result is returned to the model
+/// under the id. The id is too short to identify a session.
 pub fn add_call_ids(parts: &mut [PlacedPart]) {
     for (place, part) in parts {
         let call = part.get_mut("functionCall");
