@@ -264,19 +264,92 @@ async fn a_call_is_not_repeated_by_a_whole_message_behind_it() {
     assert_eq!(calls(&answer), [("rm".to_owned(), "{}".to_owned())]);
 }
 
+/// A whole message with a call of `rm`.
+fn message_with_call(content: &str) -> Value {
+    let mut call = call_piece("rm", "{}");
+    call["id"] = "c".into();
+    json!({ "role": "assistant", "content": content, "tool_calls": [call] })
+}
+
 #[tokio::test]
 async fn a_whole_message_with_more_than_its_pieces_is_sent() {
     let thought = event(&json!({ "reasoning_content": "thinking" }));
-    let message = json!({ "role": "assistant", "content": "the whole answer" });
-    let answer = stream(REDACT, &[thought, repetition(&message, "stop")]).await;
-    assert_eq!(text(Form::Stream, &answer), "the whole answer");
+    let answer = "the whole answer";
+    let message =
+        json!({ "role": "assistant", "reasoning_content": "thinking", "content": answer });
+    for end in [None, Some(end("stop"))] {
+        let mut sent = vec![thought.clone()];
+        sent.extend(end);
+        sent.push(repetition(&message, "stop"));
+        let received = stream(REDACT, &sent).await;
+        assert_eq!(text(Form::Stream, &received), answer);
+        assert_eq!(received.text().matches("thinking").count(), 1);
+        assert_eq!(finish_reason(Form::Stream, &received), "stop");
+    }
+}
 
-    let mut call = call_piece("rm", "{}");
-    call["id"] = "c".into();
-    let message = json!({ "role": "assistant", "content": "Let me look", "tool_calls": [call] });
-    let piece = event(&json!({ "content": "Let me " }));
-    let answer = stream(REDACT, &[piece, repetition(&message, "tool_calls")]).await;
+#[tokio::test]
+async fn a_call_in_a_whole_message_behind_its_text_is_sent_once() {
+    let pieces = ["mail ann@", "example.com"].map(|text| event(&json!({ "content": text })));
+    let message = message_with_call("mail ann@example.com");
+    for end in [None, Some(end("tool_calls"))] {
+        let mut sent = pieces.to_vec();
+        sent.extend(end);
+        sent.push(repetition(&message, "tool_calls"));
+        for config in ["", REDACT] {
+            let hooks = hook::config(&[("BeforeTool", hook::printing("tool", &json!({})))]);
+            let upstream = upstream_sending(&sent).await;
+            let gate = gateway(&upstream, &format!("{hooks}{config}")).await;
+
+            let answer = ask(&gate, Form::Stream, &chat("hi")).await;
+
+            let masked = config == REDACT;
+            let expected = if masked {
+                "mail [REDACTED:email]"
+            } else {
+                "mail ann@example.com"
+            };
+            assert_eq!(text(Form::Stream, &answer), expected);
+            assert_eq!(calls(&answer), [("rm".to_owned(), "{}".to_owned())]);
+            assert_eq!(finish_reason(Form::Stream, &answer), "tool_calls");
+            assert_eq!(gate.json("tool.json")["tool_name"], "rm");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_in_a_message_beside_a_delta_is_sent() {
+    let mut last = event(&json!({ "content": "x" }));
+    last["choices"][0]["message"] = message_with_call("mail x");
+    last["choices"][0]["finish_reason"] = "tool_calls".into();
+    let first = event(&json!({ "role": "assistant", "content": "mail " }));
+
+    let answer = stream(REDACT, &[first, last]).await;
+
+    assert_eq!(text(Form::Stream, &answer), "mail x");
     assert_eq!(calls(&answer), [("rm".to_owned(), "{}".to_owned())]);
+    assert_eq!(finish_reason(Form::Stream, &answer), "tool_calls");
+}
+
+#[tokio::test]
+async fn a_copy_of_the_content_beside_its_delta_is_not_sent() {
+    let piece = |text: &str| {
+        let mut piece = event(&json!({ "role": "assistant", "content": text }));
+        piece["choices"][0]["text"] = text.into();
+        piece
+    };
+    let mut last = end("stop");
+    last["choices"][0]["text"] = "".into();
+    let sent = [piece("mail a@"), piece("example.com"), piece(" ok"), last];
+
+    let answer = stream(REDACT, &sent).await;
+
+    assert_eq!(text(Form::Stream, &answer), "mail [REDACTED:email] ok");
+    let received = answer.text();
+    assert!(
+        !received.contains("a@") && !received.contains("example.com"),
+        "{received}"
+    );
 }
 
 #[tokio::test]
@@ -343,6 +416,44 @@ async fn calls_without_ids_stay_separate() {
         let expected = expected.map(|(name, arguments)| (name.to_owned(), arguments.to_owned()));
         assert_eq!(calls(&answer), expected, "{}", answer.text());
     }
+}
+
+#[tokio::test]
+async fn pieces_of_a_call_with_different_ids_stay_one_call() {
+    let piece = |id: &str, function: Value| {
+        call_event(&json!([{ "index": 0, "id": id, "type": "function", "function": function }]))
+    };
+    let sent = [
+        piece("a", json!({ "name": "read" })),
+        piece("b", json!({ "arguments": "{\"p\":" })),
+        piece("c", json!({ "arguments": "\"x\"}" })),
+        end("tool_calls"),
+    ];
+    let guard = "policies: [{ policy: tool_guard, deny: [rm] }]\n";
+    for config in [REDACT, guard] {
+        let answer = stream(config, &sent).await;
+        let expected = ("read".to_owned(), r#"{"p":"x"}"#.to_owned());
+        assert_eq!(calls(&answer), [expected], "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn the_only_call_of_a_delta_may_be_an_object() {
+    let piece = |name: Option<&str>, arguments: &str| {
+        let function = json!({ "name": name, "arguments": arguments });
+        call_event(&json!({ "index": 0, "id": "", "type": "function", "function": function }))
+    };
+    let sent = [
+        piece(Some("read"), "{\"to\":"),
+        piece(None, "\"a@example.com\"}"),
+        end("tool_calls"),
+    ];
+    let redact = "policies: [{ policy: redact, detect: [email], on: [tool_calls] }]\n";
+
+    let answer = stream(redact, &sent).await;
+
+    let arguments = r#"{"to":"[REDACTED:email]"}"#.to_owned();
+    assert_eq!(calls(&answer), [("read".to_owned(), arguments)]);
 }
 
 #[tokio::test]

@@ -243,3 +243,66 @@ async fn a_call_behind_a_denied_one_keeps_its_signature() {
     let signature = &message["tool_calls"][0]["extra_content"]["google"]["thought_signature"];
     assert_eq!(signature, "ls-sig");
 }
+
+/// A model that calls `read` and `rm`, each with this id, until it has results.
+async fn model_with_ids(id: Value) -> Upstream {
+    Upstream::with(move |asked: ReceivedRequest| {
+        let request = asked.json();
+        let is_first = request["messages"].as_array().unwrap().len() == 1;
+        let call = |index: u64, name: &str| {
+            json!({ "index": index, "id": id, "type": "function",
+                "function": { "name": name, "arguments": "{}" } })
+        };
+        let (part, reason) = if is_first {
+            let calls = json!([call(0, "read"), call(1, "rm")]);
+            (
+                json!({ "role": "assistant", "tool_calls": calls }),
+                "tool_calls",
+            )
+        } else {
+            (json!({ "role": "assistant", "content": "done" }), "stop")
+        };
+        if request["stream"] == true {
+            let choice = json!({ "index": 0, "delta": part, "finish_reason": reason });
+            let event =
+                json!({ "id": "1", "object": "chat.completion.chunk", "choices": [choice] });
+            let stream = format!("data: {event}\n\ndata: [DONE]\n\n");
+            return respond(200, "text/event-stream", stream);
+        }
+        let choice = json!({ "index": 0, "message": part, "finish_reason": reason });
+        let body = json!({ "id": "1", "object": "chat.completion", "choices": [choice] });
+        respond(200, "application/json", body.to_string())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn denied_calls_without_ids_are_returned_to_the_model_with_ids() {
+    for id in [Value::Null, json!("")] {
+        let upstream = model_with_ids(id.clone()).await;
+        let gate = gateway(&upstream, &hook_denying("rm")).await;
+        for form in FORMS {
+            let answer = ask(&gate, form, &with_tools("go")).await;
+
+            assert_eq!(text(form, &answer), "done", "{id} {form:?}");
+            let asked = upstream.requests().pop().unwrap().json();
+            let messages = asked["messages"].as_array().unwrap();
+            let [_, step, read, rm] = messages.as_slice() else {
+                panic!("{messages:#?}");
+            };
+            let calls = step["tool_calls"].as_array().unwrap();
+            let ids: Vec<&str> = calls
+                .iter()
+                .map(|call| call["id"].as_str().unwrap())
+                .collect();
+            assert!(!ids[0].is_empty() && ids[0] != ids[1], "{ids:?}");
+            for (call, name) in calls.iter().zip(["read", "rm"]) {
+                assert_eq!(call["function"]["name"], name);
+            }
+            for (result, id) in [read, rm].into_iter().zip(&ids) {
+                assert_eq!(result["role"], "tool");
+                assert_eq!(result["tool_call_id"], *id);
+            }
+        }
+    }
+}

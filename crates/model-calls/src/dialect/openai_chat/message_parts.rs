@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::source_of,
-    document::{Document, write_array},
+    document::{Document, insert, write_array},
     error::Result,
     openai_chat::{
         block::{rewrite_block, rewrite_thought, text_block},
@@ -174,6 +174,19 @@ pub fn call_parts(calls: &[Document], function_call: Option<&Document>) -> Resul
         parts.push((PartPlace::FunctionCall, call));
     }
     Ok(parts)
+}
+
+/// Gives an id to each call of an answer without one, since its result is returned to the model
+/// under the id. The id is too short to identify a session.
+pub fn add_call_ids(parts: &mut [PlacedPart]) {
+    for (place, part) in parts {
+        let call = part.get_mut("functionCall");
+        if let (PartPlace::Call(index), Some(call)) = (*place, call)
+            && call.get("id").is_none_or(|id| id == "")
+        {
+            insert(call, "id", format!("call_{index}"));
+        }
+    }
 }
 
 /// Returns the parts of the calls in a message.

@@ -10,7 +10,9 @@ use crate::dialect::{
     openai_chat::{
         block::{block_thought, read_block},
         fields::{CONTENT, FUNCTION_CALL, PARAGRAPH, REFUSAL, TEXT, THINKING, TOOL_CALLS},
-        message_parts::{EditedPart, EditedParts, PartPlace, PlacedPart, are_same, read_calls},
+        message_parts::{
+            EditedPart, EditedParts, PartPlace, PlacedPart, add_call_ids, are_same, read_calls,
+        },
     },
 };
 
@@ -95,6 +97,7 @@ pub fn is_blank(message: &Document) -> bool {
 pub fn read_message(message: &Document) -> Result<Vec<PlacedPart>> {
     let mut parts = read_texts(message)?;
     parts.append(&mut read_calls(message)?);
+    add_call_ids(&mut parts);
     Ok(parts)
 }
 

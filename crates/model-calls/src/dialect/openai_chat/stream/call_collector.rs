@@ -105,14 +105,14 @@ impl CallCollector {
     }
 
     /// Returns whether a piece with this id continues a call. Some servers give every call the
-    /// index 0, and some of them no id.
+    /// index 0, some of them no id, and others give each piece of a call another id.
     fn continues(&self, position: usize, id: Option<&str>, piece: &Document) -> Result<bool> {
         let Some(call) = self.calls.get(position) else {
             return Ok(false);
         };
         let known = call.first.string(ID)?.unwrap_or_default();
         match id {
-            Some(id) => Ok(known.is_empty() || known == id),
+            Some(id) => Ok(known.is_empty() || known == id || !has_name(piece)?),
             None if known.is_empty() => Ok(!call.ends_before(piece)?),
             None => Ok(true),
         }

@@ -12,7 +12,7 @@ use crate::dialect::{
     error::Result,
     openai_chat::{
         fields::parse,
-        message_parts::{PlacedPart, call_parts, has_refusal},
+        message_parts::{PlacedPart, add_call_ids, call_parts, has_refusal},
         response::{
             envelope::{candidate, numbered_parts, read_envelope},
             finish_reason::read_reason,
@@ -50,8 +50,10 @@ pub struct HeldChoice {
     /// For each delta, the fields that have no part.
     pub others: Vec<Map<String, Value>>,
     pub collector: CallCollector,
-    /// Reason for the end, and the event that has it.
+    /// Reason for the end, and the last event that has one.
     pub finish: Option<(String, Document)>,
+    /// True if several events have a reason for the end.
+    pub ends_again: bool,
 }
 
 impl HeldEvents {
@@ -73,6 +75,7 @@ impl HeldEvents {
                 known.collector.push(&choice.delta)?;
                 join_labels(&mut known.labels, choice.labels);
                 if let Some(reason) = choice.finish_reason {
+                    known.ends_again |= known.finish.is_some();
                     known.finish = Some((reason, event.clone()));
                 }
             }
@@ -110,6 +113,7 @@ impl HeldChoice {
             others: Vec::new(),
             collector: CallCollector::default(),
             finish: None,
+            ends_again: false,
         }
     }
 
@@ -121,6 +125,7 @@ impl HeldChoice {
             &self.collector.calls()?,
             function_call.as_ref(),
         )?);
+        add_call_ids(&mut parts);
         Ok(parts)
     }
 }

@@ -64,8 +64,8 @@ pub struct LastChoice {
     pub others: Vec<Map<String, Value>>,
     pub calls: ChoiceCalls,
     pub finish: Option<LastFinish>,
-    /// True if every client reads the same calls in the events.
-    pub has_regular_calls: bool,
+    /// True if the events end the choice once, and every client reads the same calls in them.
+    pub is_regular: bool,
 }
 
 /// The end of a choice.
@@ -141,7 +141,7 @@ impl LastChoice {
             others: held.others.clone(),
             calls: ChoiceCalls::default(),
             finish: None,
-            has_regular_calls: held.collector.is_regular(),
+            is_regular: held.collector.is_regular() && !held.ends_again,
             template: held.template.clone(),
         };
         choice.add_blocks(&answer)?;

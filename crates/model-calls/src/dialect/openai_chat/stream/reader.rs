@@ -16,16 +16,15 @@ use crate::dialect::{
         fields::{CHOICES, DELTA, ERROR, MESSAGE, parse},
         message_parts::{PartPlace, has_refusal},
         response::{
-            answer::{has_calls, is_blank},
             answer_objects::{RESPONSE_FIELDS, visit_event},
             envelope::{candidate, numbered_parts, read_envelope},
             preceding::Thoughts,
             whole_answer::read_whole,
         },
         stream::{
-            copies::remove_copies,
             event::{EventChoice, event_with, is_usage, read_choices},
             held_events::HeldEvents,
+            standard_form::{PieceKinds, write_standard_form},
         },
     },
     text_edit::TextStream,
@@ -55,16 +54,12 @@ pub struct ChatChunkReader {
     end: Option<AnswerEnd>,
 }
 
-/// Progress of a choice, in the order in which it is made.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum ChoiceProgress {
-    /// Nothing, or thoughts alone.
-    #[default]
-    Begun,
-    HasText,
-    HasCalls,
-    /// It has a finish reason.
-    Finished,
+/// Progress of a choice.
+#[derive(Debug, Default, Clone, Copy)]
+struct ChoiceProgress {
+    pieces: PieceKinds,
+    /// True if it has a finish reason.
+    is_finished: bool,
 }
 
 /// An event that ends an answer.
@@ -90,9 +85,8 @@ impl ChatChunkReader {
             return Ok(None);
         }
         let mut event = parse(data.clone())?;
-        remove_copies(&mut event, |choice, message| {
-            let progress = self.choices.get(&choice).copied().unwrap_or_default();
-            progress.repeats(message)
+        write_standard_form(&mut event, |choice| {
+            self.choices.get(&choice).map(|progress| progress.pieces)
         })?;
         if event.is_edited() {
             data = event.to_bytes();
@@ -168,8 +162,7 @@ impl ChatChunkReader {
     /// Fails if the answer was cut off.
     pub fn finish_events(&mut self) -> Result<Option<ReadChunk>> {
         let mut choices = self.choices.values();
-        let has_reasons = !self.choices.is_empty()
-            && choices.all(|progress| *progress == ChoiceProgress::Finished);
+        let has_reasons = !self.choices.is_empty() && choices.all(|progress| progress.is_finished);
         if self.end.is_none() && !has_reasons {
             let message = "the stream ends without a finish reason";
             return Err(DialectError::Json(message.to_owned()));
@@ -185,7 +178,8 @@ impl ChatChunkReader {
 
     fn note(&mut self, choice: &EventChoice) -> Result<()> {
         let progress = self.choices.entry(choice.index).or_default();
-        *progress = (*progress).max(ChoiceProgress::of(choice));
+        progress.pieces.add(&choice.texts, choice.has_calls);
+        progress.is_finished |= choice.finish_reason.is_some();
         if choice.index == 0 {
             let bytes = self.thoughts.add(&choice.delta)?;
             self.reserve(bytes)?;
@@ -212,23 +206,9 @@ impl ChatChunkReader {
 }
 
 impl ChoiceProgress {
-    /// Returns whether a message may repeat the pieces of a choice. It has no call if they have
-    /// none, and no text if they are thoughts alone.
-    fn repeats(self, message: &Document) -> Result<bool> {
-        let has_calls = has_calls(message)?;
-        Ok(self >= Self::HasText && (self >= Self::HasCalls || !has_calls))
-    }
-
-    fn of(choice: &EventChoice) -> Self {
-        if choice.finish_reason.is_some() {
-            Self::Finished
-        } else if choice.has_calls {
-            Self::HasCalls
-        } else if choice.texts.iter().any(|(place, _)| !place.is_thought()) {
-            Self::HasText
-        } else {
-            Self::Begun
-        }
+    /// Returns whether a text has no finish reason, and no call follows it.
+    const fn is_open_text(self) -> bool {
+        self.pieces.has_text && !self.pieces.has_calls && !self.is_finished
     }
 }
 
@@ -253,18 +233,16 @@ fn new_template(
     Some((TextTemplate::new(data, &text, stream, 0)?, thought))
 }
 
-/// Returns whether an event is a whole answer. Some servers send an empty message with each piece.
+/// Returns whether an event is a whole answer.
 ///
 /// # Errors
 ///
-/// Fails for messages and pieces of one in the same event.
+/// Fails for messages and pieces in the same event.
 fn is_whole(event: &Document) -> Result<bool> {
     let (mut has_message, mut has_piece) = (false, false);
     for choice in event.children(CHOICES)?.unwrap_or_default() {
-        let is_piece = is_set(&choice, DELTA)?;
-        has_piece |= is_piece;
-        let message = choice.child(MESSAGE)?;
-        has_message |= message.is_some_and(|message| !(is_piece && is_blank(&message)));
+        has_piece |= is_set(&choice, DELTA)?;
+        has_message |= is_set(&choice, MESSAGE)?;
     }
     if has_message && has_piece {
         return Err(DialectError::Ambiguous("message".to_owned()));
@@ -311,11 +289,8 @@ impl ReadChunks for ChatChunkReader {
             return Ok(());
         };
         remove_labels(&mut template, RESPONSE_FIELDS)?;
-        let choices = self.choices.clone();
-        let texts = choices
-            .into_iter()
-            .filter(|(_, progress)| *progress == ChoiceProgress::HasText);
-        for (index, _) in texts {
+        let choices = self.choices.clone().into_iter();
+        for (index, _) in choices.filter(|(_, progress)| progress.is_open_text()) {
             self.read_event(event_with(&template, index, &Map::new(), Some("stop"))?)?;
         }
         Ok(())

@@ -653,13 +653,11 @@ fn an_empty_message_beside_a_delta_is_no_whole_answer() {
 
 #[test]
 fn a_message_or_call_beside_a_delta_is_refused() {
-    let both = json!({ "index": 0, "delta": { "content": "" },
-        "message": { "role": "assistant", "content": "b" } });
     let message = json!({ "index": 0, "message": { "role": "assistant", "content": "" } });
     let delta = json!({ "index": 1, "delta": { "content": "a" } });
     let call = json!({ "index": 0, "id": "a", "function": { "name": "rm", "arguments": "{}" } });
     let call = json!({ "index": 0, "delta": { "content": "a" }, "tool_calls": [call] });
-    for choices in [json!([both]), json!([message, delta]), json!([call])] {
+    for choices in [json!([message, delta]), json!([call])] {
         let event = json!({ "choices": choices }).to_string();
         let mut reader = ChatChunkReader::default();
         assert!(reader.read_event(event.into()).is_err(), "{choices}");

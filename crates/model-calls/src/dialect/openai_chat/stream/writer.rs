@@ -217,7 +217,7 @@ impl ChatChunkWriter {
         if let (None, Some(choice)) = (&self.events.template, last.choices.first()) {
             self.events.set_template(&choice.template)?;
         }
-        let is_regular = last.choices.iter().all(|choice| choice.has_regular_calls);
+        let is_regular = last.choices.iter().all(|choice| choice.is_regular);
         if !edit.is_edited() && !has_calls && is_regular && !waits {
             for event in events {
                 self.write_held(out, parse(event.clone())?)?;
