@@ -289,6 +289,38 @@ async fn only_settings_that_claude_code_reads_lead_to_the_gateway() {
     }
 }
 
+#[tokio::test]
+async fn a_base_url_with_the_version_that_its_agent_appends_is_a_failure() {
+    let gateway = TestGateway::start(&Upstream::mock().await, "").await;
+    let url = format!("http://{}", gateway.agents);
+    let home = TempDir::new().unwrap();
+    let ran = tokio::task::spawn_blocking(move || {
+        let [anthropic, google] = [format!("{url}/v1/"), format!("{url}/s/a/v1beta")];
+        let variables = [
+            ("ANTHROPIC_BASE_URL", anthropic.as_str()),
+            ("GOOGLE_GEMINI_BASE_URL", &google),
+            ("OPENAI_BASE_URL", &anthropic),
+        ];
+        doctor(home.path(), &variables, &["--url", &url])
+    });
+    let (code, stdout, stderr) = ran.await.unwrap();
+
+    assert_eq!(code, 1, "{stdout}");
+    assert_eq!(
+        stderr,
+        "hookgate: the base URL of some agents ends in a version that they append\n"
+    );
+    let lines = stdout.lines();
+    let broken: Vec<&str> = lines.filter(|line| line.starts_with("broken")).collect();
+    let [google, anthropic] = broken.as_slice() else {
+        panic!("{stdout}");
+    };
+    let google_end = "GOOGLE_GEMINI_BASE_URL in the environment, which must not end in `/v1beta`";
+    assert!(google.ends_with(google_end), "{google}");
+    let anthropic_end = "ANTHROPIC_BASE_URL in the environment, which must not end in `/v1`";
+    assert!(anthropic.ends_with(anthropic_end), "{anthropic}");
+}
+
 #[test]
 fn reachable_hosts_are_bypasses_and_closed_ones_are_not() {
     let home = TempDir::new().unwrap();
