@@ -116,8 +116,13 @@ impl Diagnosis {
             (0, None) if self.unknown_ways > 0 => {
                 "the address of some ways is not known".to_owned()
             }
-            (0, None) if self.is_complete() => return None,
-            (0, None) => "the settings of some agents are not known".to_owned(),
+            (0, None) if !self.is_complete() => {
+                "the settings of some agents are not known".to_owned()
+            }
+            (0, None) if self.has_broken_way() => {
+                "the base URL of some agents ends in a version that they append".to_owned()
+            }
+            (0, None) => return None,
             (0, Some(_)) => "the gateway does not answer".to_owned(),
             (1, _) => "1 way past the gateway".to_owned(),
             (count, _) => format!("{count} ways past the gateway"),
@@ -128,6 +133,11 @@ impl Diagnosis {
     /// Returns whether all settings and all addresses in them are known.
     fn is_complete(&self) -> bool {
         self.unknown_ways == 0 && self.report.unreadable.is_empty()
+    }
+
+    fn has_broken_way(&self) -> bool {
+        let mut ways = self.report.ways.iter();
+        ways.any(|way| way.verdict == Verdict::Broken)
     }
 
     fn text(&self, is_tried: bool) -> String {
@@ -162,6 +172,7 @@ impl Diagnosis {
 fn way_line(way: &Way) -> String {
     let verdict = match way.verdict {
         Verdict::Gateway => "gateway",
+        Verdict::Broken => "broken",
         Verdict::Out => "WAY OUT",
         Verdict::Closed => "closed",
         Verdict::Unknown => "not tried",

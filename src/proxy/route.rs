@@ -122,11 +122,21 @@ fn recognize(
     let (method, path) = (line.method.as_str(), line.path);
     let unknown_path = || {
         traffic.count_unknown(&identity.name, method, path);
-        ApiError::new(ErrorReason::UnknownPath, "unknown path")
+        ApiError::new(ErrorReason::UnknownPath, unknown_path_message(path))
     };
     let recognized = dialect::recognize_call(line).ok_or_else(unknown_path)??;
     traffic.count(recognized.method);
     Ok(recognized)
+}
+
+/// Returns the message for an unknown path. Clients append the version of an API to the base URL.
+fn unknown_path_message(path: &str) -> String {
+    let mut versions = ["/v1", "/v1beta"].into_iter();
+    let is_repeated = |version: &&str| path.starts_with(&format!("{version}{version}/"));
+    versions.find(is_repeated).map_or_else(
+        || "unknown path".to_owned(),
+        |version| format!("unknown path: the base URL must not end in `{version}`"),
+    )
 }
 
 /// Returns whether a call must be read: hooks or policies take part in it, its caller may not use

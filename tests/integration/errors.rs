@@ -82,6 +82,27 @@ async fn unknown_paths_wrong_methods_and_invalid_queries_are_refused() {
 }
 
 #[tokio::test]
+async fn a_path_with_a_repeated_version_names_the_base_url_as_the_cause() {
+    let gate = TestGateway::start(&Upstream::mock().await, "").await;
+    for (path, message) in [
+        (
+            "/v1/v1/models",
+            "unknown path: the base URL must not end in `/v1`",
+        ),
+        (
+            "/s/a/v1beta/v1beta/models/m:generateContent",
+            "unknown path: the base URL must not end in `/v1beta`",
+        ),
+        ("/v1/v1beta/models", "unknown path"),
+    ] {
+        let answer = gate.agent().post(path, prompt("hi").to_string()).await;
+
+        assert_refused(&answer, 403, "UNKNOWN_PATH");
+        assert_eq!(answer.json()["error"]["message"], message, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn the_log_line_of_a_refused_request_has_the_reason_of_its_error() {
     let (upstream, folder) = (Upstream::mock().await, TempDir::new().unwrap());
     let url = format!("http://{}", upstream.addr);

@@ -12,6 +12,12 @@ use crate::{
     settings::{Machine, Setting, SettingPosition, SettingsReader, Unreadable},
 };
 
+/// Variables of base URLs to which agents and SDKs append the version of the API.
+const BASE_URLS_WITHOUT_VERSION: [&str; 2] = ["ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"];
+
+/// Versions of APIs at the end of a base URL.
+const VERSIONS: [&str; 2] = ["/v1", "/v1beta"];
+
 /// Destinations of the model calls that the agents of a machine send.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
@@ -50,6 +56,9 @@ pub struct Way {
 pub enum Verdict {
     /// Calls go to the gateway.
     Gateway,
+    /// Calls go to the gateway, which refuses them: the base URL ends in a version that the agent
+    /// appends.
+    Broken,
     /// Calls go elsewhere, past the gateway.
     Out,
     /// Calls would go elsewhere, and the network does not let them.
@@ -201,7 +210,12 @@ impl Route {
         }
         let of_setting = |setting: &Setting, is_effective| {
             let to = setting.value.parse().ok();
-            way(to, setting.place.to_string(), is_effective)
+            let mut way = way(to, setting.place.to_string(), is_effective);
+            if let (Verdict::Gateway, Some(version)) = (way.verdict, repeated_version(setting)) {
+                way.verdict = Verdict::Broken;
+                way.because = format!("{}, which must not end in `{version}`", way.because);
+            }
+            way
         };
         let settings = self.settings.iter().enumerate();
         let mut ways: Vec<Way> = settings
@@ -223,4 +237,14 @@ impl Route {
         );
         ways
     }
+}
+
+/// Returns the version at the end of a base URL to which the agent appends it.
+fn repeated_version(setting: &Setting) -> Option<&'static str> {
+    let variable = setting.place.key.rsplit('.').next()?;
+    let base_url = setting.value.trim_end_matches('/');
+    let mut versions = VERSIONS.into_iter();
+    versions
+        .find(|version| base_url.ends_with(version))
+        .filter(|_| BASE_URLS_WITHOUT_VERSION.contains(&variable))
 }

@@ -17,6 +17,28 @@ use crate::env_file::variables;
 /// Maximum size of a file with settings.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
+/// The character with which some programs on Windows begin a file.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// Comments alone of all that the parser accepts beyond JSON.
+const COMMENTS: ParseOptions = ParseOptions {
+    allow_comments: true,
+    allow_loose_object_property_names: false,
+    allow_trailing_commas: false,
+    allow_missing_commas: false,
+    allow_single_quoted_strings: false,
+    allow_hexadecimal_numbers: false,
+    allow_unary_plus_numbers: false,
+    allow_bare_decimal_point_numbers: false,
+    allow_non_finite_numbers: false,
+    allow_extended_string_escapes: false,
+};
+
+const COMMENTS_AND_TRAILING_COMMAS: ParseOptions = ParseOptions {
+    allow_trailing_commas: true,
+    ..COMMENTS
+};
+
 /// Files and environment of the machine or pod in which agents run.
 #[derive(Debug, Clone)]
 pub struct Machine {
@@ -57,11 +79,15 @@ pub struct Unreadable {
     pub error: String,
 }
 
-/// Format of a file with settings.
+/// Format of a file with settings, as strict as the agent that reads it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Format {
-    /// JSON with comments and trailing commas.
+    /// JSON, which a byte order mark may precede, or a blank text.
     Json,
+    /// JSON with comments, without a byte order mark.
+    CommentedJson,
+    /// JSON with comments and trailing commas, which a byte order mark may precede.
+    Jsonc,
     Toml,
     Yaml,
     /// Lines like `NAME=value`, as in `.env` files.
@@ -204,14 +230,13 @@ impl SettingsReader<'_> {
 impl Format {
     /// Reads a file. Errors do not quote it: it may contain keys.
     fn parse(self, text: &str) -> Result<Value, String> {
+        let unmarked = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         match self {
-            Self::Json => {
-                let value = parse_to_serde_value(text, &ParseOptions::default());
-                value.map_err(|error| {
-                    let place = (error.line_display(), error.column_display());
-                    invalid("JSON", Some(place))
-                })
-            }
+            Self::Json if unmarked.trim().is_empty() => Ok(Value::Null),
+            Self::Json => serde_json::from_str(unmarked)
+                .map_err(|error| invalid("JSON", Some((error.line(), error.column())))),
+            Self::CommentedJson => parse_commented(text, &COMMENTS),
+            Self::Jsonc => parse_commented(unmarked, &COMMENTS_AND_TRAILING_COMMAS),
             Self::Toml => toml::from_str(text).map_err(|error| {
                 let before = error.span().and_then(|span| text.get(..span.start));
                 invalid("TOML", before.map(end_of))
@@ -308,6 +333,13 @@ impl Serialize for SettingPosition {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
+}
+
+fn parse_commented(text: &str, options: &ParseOptions) -> Result<Value, String> {
+    parse_to_serde_value(text, options).map_err(|error| {
+        let place = (error.line_display(), error.column_display());
+        invalid("JSON", Some(place))
+    })
 }
 
 /// Returns the message for a syntax error, with its line and column if they are known.

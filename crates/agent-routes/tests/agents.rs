@@ -204,7 +204,7 @@ fn lines_of_an_env_file_do_not_hide_each_other() {
 #[test]
 fn gemini_cli_uses_only_the_enforced_login() {
     let settings = r#"{ // comments are allowed
-        "security": { "auth": { "enforcedType": "gemini-api-key", }, } }"#;
+        "security": { "auth": { "enforcedType": "gemini-api-key" } } }"#;
     let machine = TestMachine::new()
         .program("gemini")
         .file("etc/gemini-cli/settings.json", settings)
@@ -581,6 +581,42 @@ fn unreadable_files_are_reported_without_their_content() {
         ]
     );
     assert!(errors.iter().all(|error| !error.contains("secret")));
+}
+
+#[test]
+fn files_that_their_agent_refuses_are_unreadable() {
+    let claude_code = "home/.claude/settings.json";
+    let gemini_cli = "home/.gemini/settings.json";
+    let llxprt = "home/.llxprt/profiles/work.json";
+    let opencode = "home/.config/opencode/opencode.json";
+    let opencode_logins = "home/.local/share/opencode/auth.json";
+    let unreadable = |file: &str, text: &str| {
+        let report = TestMachine::new().file(file, text).report();
+        report.unreadable.len()
+    };
+
+    for (file, text) in [
+        (claude_code, r#"{"env": {},}"#),
+        (claude_code, r#"{"env": {}} // a comment"#),
+        (claude_code, "{\"env\": \"two\nlines\"}"),
+        (gemini_cli, r#"{"security": {},}"#),
+        (gemini_cli, "{security: {}}"),
+        (gemini_cli, "\u{feff}{}"),
+        (llxprt, r#"{"version": 1} // a comment"#),
+        (opencode, "{'provider': {}}"),
+        (opencode, r#"{"model": "m" "provider": {}}"#),
+        (opencode_logins, r#"{"openai": {},}"#),
+    ] {
+        assert_eq!(unreadable(file, text), 1, "{file}: {text}");
+    }
+    for (file, text) in [
+        (claude_code, "\u{feff}{\"env\": {}}"),
+        (claude_code, "\n"),
+        (gemini_cli, r#"{"security": {} /* a comment */}"#),
+        (opencode, "\u{feff}{\"provider\": {},} // a comment"),
+    ] {
+        assert_eq!(unreadable(file, text), 0, "{file}: {text}");
+    }
 }
 
 #[test]

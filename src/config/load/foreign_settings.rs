@@ -25,6 +25,9 @@ const DISPLAY_KEYS: [&str; 2] = ["statusMessage", "visibilityHint"];
 /// Keys of a hook whose agent does not wait for it.
 const ASYNC_KEYS: [&str; 2] = ["async", "asyncRewake"];
 
+/// Timeout above which few hooks are meant to run, in seconds.
+const MAX_TIMEOUT_SECONDS: f64 = 3600.0;
+
 /// A settings file with the names of hookgate.
 #[derive(Debug, Default)]
 pub(super) struct Translation {
@@ -263,6 +266,9 @@ impl Translator<'_> {
         };
         if let Some(timeout) = milliseconds(&written) {
             hook.insert("timeout".to_owned(), timeout);
+            if let Some(message) = long_timeout(&written) {
+                self.warn(&format!("{pointer}/timeout"), &message);
+            }
             return;
         }
         let written = match written {
@@ -318,6 +324,14 @@ fn milliseconds(timeout: &Value) -> Option<Value> {
     let milliseconds = u64::try_from(duration.as_millis()).ok()?;
     let is_valid = (1..=units::MAX_SAFE_INTEGER).contains(&milliseconds);
     is_valid.then(|| json!(milliseconds))
+}
+
+/// Returns a warning about a timeout that is probably meant in milliseconds.
+fn long_timeout(timeout: &Value) -> Option<String> {
+    let seconds = timeout.as_f64()?;
+    let meant = seconds / 1000.0;
+    (seconds > MAX_TIMEOUT_SECONDS)
+        .then(|| format!("the timeout is {seconds} seconds: in milliseconds it would be {meant}"))
 }
 
 /// Returns the variable of a header value `Bearer $NAME` or `Bearer ${NAME}`.

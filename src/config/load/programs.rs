@@ -1,4 +1,4 @@
-//! Warnings about programs of hooks that cannot be started.
+//! Warnings about programs and scripts of hooks that cannot be started.
 
 use std::{
     borrow::Cow,
@@ -92,6 +92,9 @@ const SHELL_WORDS: &[&str] = &[
     "while",
 ];
 
+/// Programs whose first argument is the file that they run.
+const INTERPRETERS: &[&str] = &["bash", "node", "python3", "sh"];
+
 /// Permission bits with which a file can be executed.
 const EXECUTABLE: u32 = 0o111;
 
@@ -131,19 +134,38 @@ fn missing_program(hook: &HookSpec, directory: &Path, variables: &[&str]) -> Opt
     }
     let program = first_word(&command)?;
     if program.contains('/') {
-        let here = if Path::new(program).is_absolute() {
-            ""
-        } else {
-            " in `hook_directory`"
-        };
-        return unusable_file(&directory.join(program), program, here);
+        return unusable_file(&directory.join(program), program, missing_from(program));
     }
     if SHELL_WORDS.contains(&program) || hook.sets_variable("PATH") {
         return None;
     }
     let path = env::var_os("PATH")?;
-    (!is_in(&path, directory, program))
-        .then(|| format!("there is no program `{program}` in `PATH`"))
+    if !is_in(&path, directory, program) {
+        return Some(format!("there is no program `{program}` in `PATH`"));
+    }
+    let script = script_argument(&command, program)?;
+    // Shells also look for it in `PATH`.
+    let is_missing = fs::exists(directory.join(script)).is_ok_and(|exists| !exists)
+        && !is_in(&path, directory, script);
+    is_missing.then(|| format!("there is no script `{script}`{}", missing_from(script)))
+}
+
+/// Returns the file that an interpreter runs, if it is the first argument. A name without an
+/// extension may be a folder, or a module of Node.js.
+fn script_argument<'a>(command: &'a str, interpreter: &str) -> Option<&'a str> {
+    let arguments = command.strip_prefix(interpreter)?.trim_start();
+    let script = first_word(arguments)?;
+    let is_file = !script.starts_with('-') && Path::new(script).extension().is_some();
+    (INTERPRETERS.contains(&interpreter) && is_file).then_some(script)
+}
+
+/// Returns the end of a message about a missing file: the directory of a relative path.
+fn missing_from(path: &str) -> &'static str {
+    if Path::new(path).is_absolute() {
+        ""
+    } else {
+        " in `hook_directory`"
+    }
 }
 
 /// Returns the reason why a file cannot be started as `program`. `here` ends the message if there

@@ -137,6 +137,28 @@ fn a_short_timeout_in_seconds_is_no_warning() {
 }
 
 #[test]
+fn a_timeout_that_is_probably_milliseconds_is_a_warning() {
+    let warnings = |timeout: &str| {
+        let timeout = format!(r#""timeout": {timeout}"#);
+        let settings = CLAUDE_SETTINGS.replace(r#""timeout": 5"#, &timeout);
+        let (code, _, stderr) = check(".claude/settings.json", &settings, &[]);
+        assert_eq!(code, 0, "{stderr}");
+        let lines = stderr.lines().filter(|line| line.contains("timeout"));
+        lines.map(str::to_owned).collect::<Vec<String>>()
+    };
+
+    assert_eq!(
+        warnings("5500"),
+        [
+            "warning: .claude/settings.json:7:22: the timeout is 5500 seconds: in milliseconds it would be 5.5"
+        ]
+    );
+    for timeout in ["3600", r#""2h""#] {
+        assert_eq!(warnings(timeout), [""; 0], "{timeout}");
+    }
+}
+
+#[test]
 fn two_events_of_one_meaning_keep_their_positions() {
     let settings = r#"{
   "hooks": {

@@ -182,6 +182,40 @@ fn a_missing_program_of_a_settings_file_names_the_directory_of_hooks() {
 }
 
 #[test]
+fn missing_scripts_of_interpreters_are_warnings() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("guard.sh"), "exit 0\n").unwrap();
+    let config = "\
+hooks:
+  BeforeModel:
+    - hooks:
+        - { name: a, command: sh guard.sh }
+        - { name: b, command: bash -c ./gone.sh }
+        - { name: c, command: sh gone }
+        - { name: d, command: sh gone.sh --strict }
+        - { name: e, command: bash /nowhere/gone.sh }
+";
+    fs::write(
+        folder.path().join("hookgate.yaml"),
+        format!("{UPSTREAM}{config}"),
+    )
+    .unwrap();
+
+    let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
+
+    assert_eq!(code, 0, "{stderr}");
+    let lines = stderr.lines().filter(|line| line.contains("there is no"));
+    let found: Vec<&str> = lines.collect();
+    assert_eq!(
+        found,
+        [
+            "warning: hookgate.yaml:8:11: hook `d` on BeforeModel: there is no script `gone.sh` in `hook_directory`",
+            "warning: hookgate.yaml:9:11: hook `e` on BeforeModel: there is no script `/nowhere/gone.sh`",
+        ]
+    );
+}
+
+#[test]
 fn an_otlp_endpoint_of_one_signal_is_a_warning() {
     let endpoint = |path: &str| {
         format!("telemetry: {{ otlp: {{ endpoint: 'http://127.0.0.1:4318{path}' }} }}\n")

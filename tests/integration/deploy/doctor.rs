@@ -11,7 +11,7 @@ use std::{
 };
 
 use agent_routes::{Machine, Report, Verdict};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
@@ -265,6 +265,60 @@ fn settings_that_cannot_be_read_are_a_failure() {
         stdout.contains(".codex/config.toml: not valid TOML at line 2, column 18"),
         "{stdout}"
     );
+}
+
+#[tokio::test]
+async fn only_settings_that_claude_code_reads_lead_to_the_gateway() {
+    let gateway = TestGateway::start(&Upstream::mock().await, "").await;
+    let url = format!("http://{}", gateway.agents);
+    let settings = json!({ "env": { "ANTHROPIC_BASE_URL": url } }).to_string();
+    for (text, expected) in [
+        (format!("\u{feff}{settings}"), 0),
+        (settings.replace("}}", "},}"), 1),
+    ] {
+        let (home, url) = (TempDir::new().unwrap(), url.clone());
+        fs::create_dir(home.path().join(".claude")).unwrap();
+        fs::write(home.path().join(".claude/settings.json"), &text).unwrap();
+
+        let ran = tokio::task::spawn_blocking(move || doctor(home.path(), &[], &["--url", &url]));
+        let (code, stdout, _) = ran.await.unwrap();
+
+        assert_eq!(code, expected, "{text}: {stdout}");
+        let is_refused = stdout.contains(".claude/settings.json: not valid JSON at line 1");
+        assert_eq!(is_refused, expected == 1, "{text}: {stdout}");
+    }
+}
+
+#[tokio::test]
+async fn a_base_url_with_the_version_that_its_agent_appends_is_a_failure() {
+    let gateway = TestGateway::start(&Upstream::mock().await, "").await;
+    let url = format!("http://{}", gateway.agents);
+    let home = TempDir::new().unwrap();
+    let ran = tokio::task::spawn_blocking(move || {
+        let [anthropic, google] = [format!("{url}/v1/"), format!("{url}/s/a/v1beta")];
+        let variables = [
+            ("ANTHROPIC_BASE_URL", anthropic.as_str()),
+            ("GOOGLE_GEMINI_BASE_URL", &google),
+            ("OPENAI_BASE_URL", &anthropic),
+        ];
+        doctor(home.path(), &variables, &["--url", &url])
+    });
+    let (code, stdout, stderr) = ran.await.unwrap();
+
+    assert_eq!(code, 1, "{stdout}");
+    assert_eq!(
+        stderr,
+        "hookgate: the base URL of some agents ends in a version that they append\n"
+    );
+    let lines = stdout.lines();
+    let broken: Vec<&str> = lines.filter(|line| line.starts_with("broken")).collect();
+    let [google, anthropic] = broken.as_slice() else {
+        panic!("{stdout}");
+    };
+    let google_end = "GOOGLE_GEMINI_BASE_URL in the environment, which must not end in `/v1beta`";
+    assert!(google.ends_with(google_end), "{google}");
+    let anthropic_end = "ANTHROPIC_BASE_URL in the environment, which must not end in `/v1`";
+    assert!(anthropic.ends_with(anthropic_end), "{anthropic}");
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn enforced_type(reader: &mut SettingsReader<'_>) -> Option<Setting> {
     let users = users.map(|folder| folder.join(".gemini/settings.json"));
     let files: Vec<PathBuf> = system.into_iter().chain(users).collect();
     files.iter().find_map(|file| {
-        let settings = reader.read(file, Format::Json)?;
+        let settings = reader.read(file, Format::CommentedJson)?;
         settings.text(&["security", "auth", "enforcedType"])
     })
 }

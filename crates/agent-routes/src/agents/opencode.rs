@@ -105,8 +105,8 @@ fn config_files(reader: &mut SettingsReader<'_>) -> Vec<Document> {
     let in_folder = |folder: PathBuf| [folder.join("opencode.jsonc"), folder.join("opencode.json")];
     let managed = ["/etc/opencode", "/Library/Application Support/opencode"];
     let managed = managed.map(|folder| machine.root_file(folder));
-    let mut files = reader.read_files(managed.into_iter().flat_map(in_folder), Format::Json);
-    files.extend(reader.read_variable("OPENCODE_CONFIG_CONTENT", Format::Json));
+    let mut files = reader.read_files(managed.into_iter().flat_map(in_folder), Format::Jsonc);
+    files.extend(reader.read_variable("OPENCODE_CONFIG_CONTENT", Format::Jsonc));
 
     let named = |variable| {
         let setting = machine.variable(variable);
@@ -125,6 +125,6 @@ fn config_files(reader: &mut SettingsReader<'_>) -> Vec<Document> {
     let others = own.chain(project).flat_map(in_folder);
     let others = others.chain(named("OPENCODE_CONFIG"));
     let others = others.chain(in_folder(user.join("opencode")));
-    files.extend(reader.read_files(others, Format::Json));
+    files.extend(reader.read_files(others, Format::Jsonc));
     files
 }
