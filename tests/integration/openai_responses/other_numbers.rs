@@ -93,7 +93,7 @@ fn late_item(item: (&str, Value, Value), indexes: [u64; 2]) -> Vec<Value> {
     sent
 }
 
-/// Events of SGLang, and of TensorRT-LLM with empty ids: the end of an item has the next index.
+/// Events of `SGLang`, and of `TensorRT-LLM` with empty ids: the end of an item has the next index.
 fn late_ends(id: &str, end_id: &str) -> Vec<Value> {
     let reasoning = (
         "reasoning_text",

@@ -242,15 +242,16 @@ impl EventWriter {
         open.map_or(Ok(false), |open| Ok(!open.copy_of(item)?.is_edited()))
     }
 
-    /// Returns, for each item of the last event, the output index of the item of the model's current
-    /// response that was sent for it.
+    /// Returns, for each item of the last event, the output index of the sent item of the current
+    /// response that it repeats.
     pub(super) fn repeated_items(&self, output: &[Document]) -> Result<Vec<Option<u64>>> {
         let mut sent = BTreeMap::new();
         for (index, item) in self.done.range(self.first_index..) {
             sent.insert(*index, ItemIdentity::of(item)?);
         }
         for open in &self.open {
-            let (id, kind) = (Some(open.id.clone()), open.kind);
+            let id = Some(open.id.clone()).filter(|id| !id.is_empty());
+            let kind = open.kind;
             sent.insert(open.index, ItemIdentity { id, kind });
         }
         let (indexes, sent): (Vec<u64>, Vec<ItemIdentity>) = sent.into_iter().unzip();

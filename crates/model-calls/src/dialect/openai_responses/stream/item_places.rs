@@ -27,9 +27,9 @@ const MAX_ID_BYTES: usize = 512;
 /// The places of the items of one response.
 ///
 /// Some servers number items and blocks otherwise than the API: llama.cpp not at all, Ollama
-/// gives a call the index of the text in front of it, LiteLLM a text that of the reasoning, SGLang
-/// the end of an item that of the next one, and vLLM numbers blocks across items. Agents that
-/// follow such numbers put what belongs to one item into another, or drop it.
+/// gives a call the index of the text in front of it, LiteLLM a text that of the reasoning,
+/// `SGLang` the end of an item that of the next one, and vLLM numbers blocks across items. Agents
+/// that follow such numbers put what belongs to one item into another, or drop it.
 ///
 /// An `output_item.added` begins an item, at its own index if that is free. Every other event is of
 /// the item with its id and index, with its id, or with its index, in this order; an end is

@@ -190,8 +190,8 @@ impl OpenItem {
         Ok(event.document.is_edited())
     }
 
-    /// Returns whether a part is one of reasoning, though the item is a message: LiteLLM ends a text
-    /// with the thoughts in front of it.
+    /// Returns whether a part is one of reasoning, though the item is a message. LiteLLM ends a
+    /// text with the thoughts in front of it.
     fn is_of_reasoning(&self, event: &StreamEvent) -> Result<bool> {
         let part = event.document.child(PART)?.unwrap_or_default();
         let is_thought = part.string(TYPE)?.as_deref() == Some("reasoning_text");
