@@ -2,6 +2,7 @@
 //! conversation, reasoning items and error forms.
 
 mod compatible_servers;
+mod other_numbers;
 mod unindexed_events;
 
 use serde_json::{Value, json};

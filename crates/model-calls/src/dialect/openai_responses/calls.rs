@@ -21,7 +21,7 @@ pub const CALL_FIELDS: &[&str] = &[
 ];
 
 /// Kind of a tool that the agent runs: how it is declared, called and answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ToolCallKind {
     /// A function with JSON arguments.
     Function,

@@ -8,14 +8,14 @@ use crate::dialect::{
     error::Result,
     openai_responses::{
         calls::ToolCallKind,
-        fields::{CONTENT, ENCRYPTED_CONTENT, SUMMARY, TYPE},
+        fields::{CALL_ID, CONTENT, ENCRYPTED_CONTENT, ID, SUMMARY, TYPE},
         preceding::add_items,
         visible_fields::{item_part, visible_fields},
     },
 };
 
 /// Kind of an item in a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OutputKind {
     /// Text of the model.
     Message,
@@ -80,6 +80,12 @@ pub fn text_field(block: &Document) -> Result<Option<&'static str>> {
         }
     }
     Ok(None)
+}
+
+/// Returns the id of an item. That of a call without an own id is the id of the call.
+pub fn id_of(item: &Document) -> Result<Option<String>> {
+    let id = item.string(ID)?.or(item.string(CALL_ID)?);
+    Ok(id.filter(|id| !id.is_empty()))
 }
 
 /// Returns the parts of an item, without sources.

@@ -1,6 +1,11 @@
 //! The end of a stream: the event that holds the whole response once more.
 
-use bytes::BytesMut;
+use std::{
+    collections::{BTreeMap, HashSet},
+    slice::from_ref,
+};
+
+use bytes::{Bytes, BytesMut};
 use serde_json::json;
 
 use crate::dialect::{
@@ -20,6 +25,7 @@ use crate::dialect::{
         stream::{
             event::{RESPONSE, StreamEvent},
             item_events::send_complete,
+            last_event::{ItemIdentity, repeated},
             writer::{Ending, EventWriter},
         },
     },
@@ -86,8 +92,14 @@ impl EventWriter {
     ) -> Result<()> {
         if let Some(number) = self.unindexed_part(&event)? {
             self.write_unindexed_rest(out, number, &view)?;
-        } else if !view.parts.is_empty() && (view.is_edited || self.sender.is_changed) {
-            self.write_unseen(out, &event, &view)?;
+        } else if !view.parts.is_empty() {
+            let response = event.document.child(RESPONSE)?.unwrap_or_default();
+            let output = response.children(OUTPUT)?.unwrap_or_default();
+            let is_alike = !self.sender.is_changed && !view.is_edited;
+            if !is_alike || !self.agrees(&output, &view)? {
+                self.sender.is_changed = true;
+                self.write_unseen(out, &output, &view)?;
+            }
         }
         if view.finish_reason.is_some() {
             let event = Some(event);
@@ -97,38 +109,24 @@ impl EventWriter {
     }
 
     /// Writes items that the last event holds and no event before it, and texts that
-    /// policies held back.
+    /// policies held back. Reasoning stays in the last event: its place is in front of an item that
+    /// was sent.
     fn write_unseen(
         &mut self,
         out: &mut BytesMut,
-        event: &StreamEvent,
+        output: &[Document],
         view: &ChunkView,
     ) -> Result<()> {
-        let response = event.document.child(RESPONSE)?.unwrap_or_default();
         let new = view.parts.iter();
         let new = new.filter(|part| source_of(&part.document).is_none());
         self.write_parts(out, new, view)?;
-        let mut first = 0;
-        for (upstream, item) in (0..).zip(response.children(OUTPUT)?.unwrap_or_default()) {
-            let mut parts = Vec::new();
-            let end = first + item_parts(&item)?.len();
-            for part in &view.parts {
-                let number = source_of(&part.document).filter(|number| *number < end);
-                if let Some(number) = number.and_then(|number| number.checked_sub(first)) {
-                    let mut document = part.document.clone();
-                    document.set(&[SOURCE], &number.into())?;
-                    parts.push(Part::read(document)?);
-                }
-            }
-            first = end;
-            if parts.is_empty() {
+        for (item, parts) in output.iter().zip(parts_by_item(output, view)?) {
+            if parts.is_empty() || OutputKind::of(item)? == OutputKind::Reasoning {
                 continue;
             }
             self.ensure_started(out, view)?;
-            for edited in splice_output(&[item], &parts, &mut self.ids)? {
-                let edited = Document::from_checked(edited)?;
-                let index = self.send_whole_item(out, edited)?;
-                self.indexes.insert(upstream, index);
+            for edited in splice_output(from_ref(item), &parts, &mut self.ids)? {
+                self.send_whole_item(out, Document::from_checked(edited)?)?;
             }
         }
         Ok(())
@@ -153,7 +151,7 @@ impl EventWriter {
         } else if self.sender.is_changed || !self.agrees(&output, view)? {
             self.sender.is_changed = true;
             self.close_items(out, &output)?;
-            let items = self.done.values().map(Document::to_bytes);
+            let items = self.written_output(&output, view)?;
             response.set_bytes(OUTPUT, write_array(items))?;
             response.remove(OUTPUT_TEXT)?;
         }
@@ -187,35 +185,80 @@ impl EventWriter {
         }
     }
 
-    /// Returns whether the items of the last event hold the same as those that were sent. Of an
-    /// item that was not, the chunk must have shown all parts.
+    /// Returns the items that were sent. Reasoning that only the last event has stays in front of
+    /// the item that follows it there.
+    fn written_output(&mut self, output: &[Document], view: &ChunkView) -> Result<Vec<Bytes>> {
+        let mut preceding = BTreeMap::new();
+        let mut waiting = Vec::new();
+        let items = output.iter().zip(parts_by_item(output, view)?);
+        for ((item, parts), index) in items.zip(self.repeated_items(output)?) {
+            let is_reasoning = OutputKind::of(item)? == OutputKind::Reasoning;
+            match index {
+                Some(index) => drop(preceding.insert(index, std::mem::take(&mut waiting))),
+                None if is_reasoning && !parts.is_empty() => {
+                    waiting.extend(splice_output(from_ref(item), &parts, &mut self.ids)?);
+                }
+                None if is_reasoning => (),
+                None => waiting.clear(),
+            }
+        }
+        let mut items = Vec::new();
+        for (index, item) in &self.done {
+            items.extend(preceding.remove(index).unwrap_or_default());
+            items.push(item.to_bytes());
+        }
+        items.append(&mut waiting);
+        Ok(items)
+    }
+
+    /// Returns whether the last event holds the same items as those that were sent. Of an item that
+    /// was not, the chunk must have shown all parts. A response that failed may have none.
     fn agrees(&self, output: &[Document], view: &ChunkView) -> Result<bool> {
+        let mut repeated = HashSet::new();
         let mut unsent_parts = 0;
-        for (upstream, item) in (0..).zip(output) {
-            let Some(index) = self.indexes.get(&upstream) else {
+        for (item, index) in output.iter().zip(self.repeated_items(output)?) {
+            let Some(index) = index else {
                 unsent_parts += item_parts(item)?.len();
                 continue;
             };
-            let agrees = match self.done.get(index) {
+            let agrees = match self.done.get(&index) {
                 Some(sent) => agree(sent, item)?,
-                None => self.agrees_with_open(*index, item)?,
+                None => self.agrees_with_open(index, item)?,
             };
             if !agrees {
                 return Ok(false);
             }
+            repeated.insert(index);
         }
+        let is_complete = repeated.len() == self.done.len() + self.open.len();
         let parts = view.parts.iter();
         let sources = parts.filter_map(|part| source_of(&part.document));
-        Ok(sources.count() == unsent_parts)
+        Ok((is_complete || output.is_empty()) && sources.count() == unsent_parts)
     }
 
     /// Returns whether an item of the last event holds the same as one without an end.
     fn agrees_with_open(&self, index: u64, item: &Document) -> Result<bool> {
         let open = self.open.iter().find(|open| open.index == index);
-        Ok(match open {
-            Some(open) if open.kind == OutputKind::of(item)? => !open.copy_of(item)?.is_edited(),
-            Some(_) | None => false,
-        })
+        open.map_or(Ok(false), |open| Ok(!open.copy_of(item)?.is_edited()))
+    }
+
+    /// Returns, for each item of the last event, the output index of the sent item of the current
+    /// response that it repeats.
+    pub(super) fn repeated_items(&self, output: &[Document]) -> Result<Vec<Option<u64>>> {
+        let mut sent = BTreeMap::new();
+        for (index, item) in self.done.range(self.first_index..) {
+            sent.insert(*index, ItemIdentity::of(item)?);
+        }
+        for open in &self.open {
+            let id = Some(open.id.clone()).filter(|id| !id.is_empty());
+            let kind = open.kind;
+            sent.insert(open.index, ItemIdentity { id, kind });
+        }
+        let (indexes, sent): (Vec<u64>, Vec<ItemIdentity>) = sent.into_iter().unzip();
+        let positions = repeated(output, &sent)?.into_iter();
+        Ok(positions
+            .map(|position| position.and_then(|position| indexes.get(position).copied()))
+            .collect())
     }
 
     /// Ends a stream that upstream did not end.
@@ -242,6 +285,28 @@ impl EventWriter {
         self.sender.send_synthetic(out, name, fields);
         Ok(())
     }
+}
+
+/// Returns the parts that a chunk has of each item of the last event, with their positions in it as
+/// sources.
+fn parts_by_item(output: &[Document], view: &ChunkView) -> Result<Vec<Vec<Part>>> {
+    let mut by_item = Vec::with_capacity(output.len());
+    let mut first = 0;
+    for item in output {
+        let end = first + item_parts(item)?.len();
+        let mut parts = Vec::new();
+        for part in &view.parts {
+            let number = source_of(&part.document).filter(|number| *number < end);
+            if let Some(number) = number.and_then(|number| number.checked_sub(first)) {
+                let mut document = part.document.clone();
+                document.set(&[SOURCE], &number.into())?;
+                parts.push(Part::read(document)?);
+            }
+        }
+        by_item.push(parts);
+        first = end;
+    }
+    Ok(by_item)
 }
 
 /// Returns the name of the event with a response that has ended.

@@ -110,6 +110,11 @@ impl StreamEvent {
         self.name.contains("reasoning")
     }
 
+    /// Returns whether its texts are arguments of a call.
+    pub fn is_of_call(&self) -> bool {
+        self.name.contains("_call")
+    }
+
     /// Returns the complete texts in the event. Each text repeats what earlier events held of it.
     pub fn complete_texts(&self) -> Result<Vec<CompleteText>> {
         match self.class {

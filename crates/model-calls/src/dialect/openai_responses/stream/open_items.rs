@@ -9,7 +9,7 @@ use crate::dialect::{
     document::{Document, insert},
     error::Result,
     openai_responses::{
-        fields::{CONTENT, ID, ITEM, STATUS, SUMMARY, clear_marks},
+        fields::{CONTENT, ID, ITEM, STATUS, SUMMARY, TYPE, clear_marks},
         response::item::{BLOCK_LISTS, ItemSlot, OutputKind, text_field, write_plain_thoughts},
         stream::{
             event::{EventClass, PART, REFUSAL_DELTA, StreamEvent},
@@ -166,6 +166,10 @@ impl OpenItem {
                 let sent = self.sent(event.slot()?);
                 write_text(&mut event.document, sent)?;
             }
+            EventClass::PartAdded | EventClass::PartDone if self.is_of_reasoning(event)? => {
+                let block = self.text(event.slot()?).map(OpenText::block);
+                event.document.set(PART, &block.unwrap_or_default())?;
+            }
             EventClass::PartAdded | EventClass::PartDone => {
                 let sent = self.sent(event.slot()?);
                 let is_added = event.class == EventClass::PartAdded;
@@ -184,6 +188,14 @@ impl OpenItem {
             _ => (),
         }
         Ok(event.document.is_edited())
+    }
+
+    /// Returns whether a part is one of reasoning, though the item is a message. LiteLLM ends a
+    /// text with the thoughts in front of it.
+    fn is_of_reasoning(&self, event: &StreamEvent) -> Result<bool> {
+        let part = event.document.child(PART)?.unwrap_or_default();
+        let is_thought = part.string(TYPE)?.as_deref() == Some("reasoning_text");
+        Ok(is_thought && self.kind == OutputKind::Message)
     }
 
     /// Writes the texts as sent into a copy of the item.

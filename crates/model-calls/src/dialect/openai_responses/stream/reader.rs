@@ -23,7 +23,7 @@ use crate::dialect::{
             event_labels::{check_blocks, visit_event},
             item_agreement::check_pieces,
             item_places::ItemPlaces,
-            last_event::{error_of, unseen_parts},
+            last_event::{error_of, repeated, unseen_parts},
             read_items::ReadItems,
             text_piece::ReadPiece,
             texts::StreamedTexts,
@@ -157,7 +157,7 @@ impl EventReader {
     fn read_item_event(&mut self, event: StreamEvent) -> Result<Option<ResponseDocument>> {
         let index = event.output_index()?;
         // Arguments of a call are collected even if its beginning was not sent.
-        let is_of_call = event.class == EventClass::Delta && event.name.contains("_call");
+        let is_of_call = event.class == EventClass::Delta && event.is_of_call();
         let is_collected = |index: &u64| {
             self.collected.contains_key(index) || is_of_call && !self.items.is_streamed(*index)
         };
@@ -169,7 +169,7 @@ impl EventReader {
             self.collect(index, event)?;
             return Ok(None);
         }
-        if self.is_thought_of_no_item(&event)? {
+        if self.items.is_thought_of_no_item(&event)? {
             // The writer drops it: its text is in the last event, too.
             return chunk_of(json!({}), &[event]).map(Some);
         }
@@ -208,9 +208,12 @@ impl EventReader {
         let Some(index) = event.output_index()? else {
             return Err(field_error("output_index", "the index of an item"));
         };
-        let kind = OutputKind::of(&event.item()?)?;
-        self.items.begin(index, kind)?;
-        self.texts.remove(index);
+        let item = event.item()?;
+        let kind = OutputKind::of(&item)?;
+        if !self.items.is_announced_by(index, kind) {
+            self.texts.remove(index);
+        }
+        self.items.begin(index, &item)?;
         if kind.is_streamed() {
             return self.read_copies(event).map(Some);
         }
@@ -221,7 +224,7 @@ impl EventReader {
     /// Returns the chunk of an item that arrives as a whole.
     fn end_item(&mut self, event: StreamEvent) -> Result<ResponseDocument> {
         let (index, item) = (event.output_index()?, event.item()?);
-        self.items.end(index, OutputKind::of(&item)?)?;
+        self.items.end(index, &item)?;
         let events = self.collected.remove(&index.unwrap_or(0));
         let mut events = events.unwrap_or_default();
         events.push(event);
@@ -258,7 +261,7 @@ impl EventReader {
     /// are parts of the chunk; their sources are their positions in the event.
     fn read_copies(&mut self, event: StreamEvent) -> Result<ResponseDocument> {
         let index = event.output_index()?.unwrap_or(0);
-        let kind = self.items.kind_of_open(index);
+        let kind = self.items.kind(index);
         let mut is_thought = event.is_thought() || kind == Some(OutputKind::Reasoning);
         match event.class {
             EventClass::ItemDone => {
@@ -268,7 +271,7 @@ impl EventReader {
                     // It is the only event of an item of its own.
                     self.texts.remove(index);
                 }
-                self.items.end(event.output_index()?, kind)?;
+                self.items.end(event.output_index()?, &item)?;
                 is_thought = kind == OutputKind::Reasoning;
                 if is_thought {
                     self.reasoning.push(item);
@@ -320,20 +323,14 @@ impl EventReader {
 
 /// Parts of the last event.
 impl EventReader {
-    fn is_thought_of_no_item(&self, event: &StreamEvent) -> Result<bool> {
-        Ok(event.is_thought() && !self.items.has_item(event.output_index()?))
-    }
-
     /// Returns the parts that the last event holds and no event before it. Their sources are their
     /// positions among the parts of all its items.
     fn unseen_parts(&mut self, output: &[Document]) -> Result<Vec<Value>> {
         let unindexed = unindexed_part(output)?.filter(|_| self.items.are_unindexed());
         let Some(number) = unindexed else {
-            let is_seen =
-                |index, item: &Document| Ok(index < self.items.count() || self.places.has(item)?);
-            return unseen_parts(output, is_seen);
+            return unseen_parts(output, &repeated(output, &self.items.earlier())?);
         };
-        let mut parts = unseen_parts(output, |_, _| Ok(false))?;
+        let mut parts = unseen_parts(output, &[])?;
         if let Some(part) = parts.get_mut(number) {
             let text = part.get("text").and_then(Value::as_str);
             let text = text.unwrap_or_default();

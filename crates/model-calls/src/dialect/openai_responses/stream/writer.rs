@@ -44,6 +44,8 @@ pub struct EventWriter {
     pub(super) is_unindexed: bool,
     /// Output indexes as sent, by those of the model's current response.
     pub(super) indexes: HashMap<u64, u64>,
+    /// Output index of the first item of the model's current response.
+    pub(super) first_index: u64,
     pub(super) next_index: u64,
     /// Output index that the model's next item has if none was withheld.
     pub(super) next_upstream: u64,
@@ -134,6 +136,7 @@ impl EventWriter {
         self.sender.is_changed = true;
         self.close_items(out, &[])?;
         self.indexes.clear();
+        self.first_index = self.next_index;
         self.next_upstream = 0;
         self.ending = None;
         Ok(())
@@ -281,11 +284,15 @@ impl EventWriter {
     /// Completes all open items. `output` are those of the last event, if upstream sent it:
     /// they hold what no earlier event did.
     pub(super) fn close_items(&mut self, out: &mut BytesMut, output: &[Document]) -> Result<()> {
+        let repeated = self.repeated_items(output)?.into_iter();
+        let last = repeated.zip(output);
+        let last: HashMap<u64, &Document> = last
+            .filter_map(|(index, item)| Some((index?, item)))
+            .collect();
         for item in std::mem::take(&mut self.open) {
-            let position = item.upstream.and_then(|index| usize::try_from(index).ok());
-            let complete = match position.and_then(|position| output.get(position)) {
-                Some(last) if OutputKind::of(last)? == item.kind => item.copy_of(last)?,
-                Some(_) | None => item.complete()?,
+            let complete = match last.get(&item.index) {
+                Some(last) => item.copy_of(last)?,
+                None => item.complete()?,
             };
             self.close_item(out, &item, complete)?;
         }
