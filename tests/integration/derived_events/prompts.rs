@@ -207,3 +207,50 @@ async fn helper_calls_of_gemini_cli_start_no_turn() {
     assert_eq!(log(&gate), [Value::Null; 0]);
     assert_eq!(upstream.requests().len(), 1);
 }
+
+/// A gateway with a hook that denies prompts with `bad`.
+async fn denying_gate(upstream: &Upstream) -> TestGateway {
+    let output = json!({ "decision": "deny", "reason": "not that" });
+    TestGateway::start(upstream, &guard(&output)).await
+}
+
+/// The texts of the last request that upstream received.
+fn received_texts(upstream: &Upstream) -> Vec<String> {
+    let contents = request_contents(upstream).pop().unwrap();
+    let parts = contents
+        .iter()
+        .flat_map(|content| content["parts"].as_array().unwrap());
+    let texts = parts.filter_map(|part| part["text"].as_str());
+    texts.map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_denied_prompt_that_an_unseen_history_has_twice_is_removed_twice() {
+    let upstream = Upstream::mock().await;
+    let gate = denying_gate(&upstream).await;
+    let twice = Chat::with_prompt("bad idea")
+        .model("not that")
+        .user("bad idea")
+        .model("not that");
+
+    twice.user("hello").send(&gate).await;
+
+    assert_eq!(log(&gate), ["bad idea", "bad idea", "hello"]);
+    assert_eq!(received_texts(&upstream), ["hello"]);
+}
+
+#[tokio::test]
+async fn a_prompt_behind_its_tool_calls_is_denied_if_an_unseen_history_has_it_before() {
+    let upstream = Upstream::mock().await;
+    let gate = denying_gate(&upstream).await;
+    let chat = Chat::with_prompt("bad idea")
+        .model("not that")
+        .user("bad idea")
+        .call("read_file", &json!({}))
+        .result("read_file", &json!({ "output": "b" }));
+
+    let denial = chat.send(&gate).await;
+
+    assert_eq!(first_text(&denial), "not that");
+    assert_eq!(upstream.requests().len(), 0);
+}
