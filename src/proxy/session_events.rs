@@ -20,7 +20,7 @@ use crate::{
     error::ApiError,
     event::{BeforeAgent, EventName, FlowVerdict, Reason, ResultEdit, SessionStart},
     observe::recorder::{ExchangeAction, ExchangeEvent},
-    session::{Item, Session, SessionRequest, YieldBudget},
+    session::{Item, Prompt, Session, SessionRequest, YieldBudget},
     state::ReplayInput,
 };
 
@@ -149,6 +149,18 @@ async fn fire_session_start(turn: &TurnState<'_>, session: &mut Session) {
     session.record_start(outcome.verdict).await;
 }
 
+/// Returns the prompts that hooks have not decided about, each with its last item.
+fn new_prompts(session: &Session) -> Vec<(Prompt, Item)> {
+    let prompts = session.prompts().iter();
+    let with_items = prompts.filter_map(|prompt| {
+        let item = session.item(prompt.item)?;
+        Some((prompt.clone(), item.clone()))
+    });
+    with_items
+        .filter(|(prompt, item)| !session.is_evaluated(item, prompt.last))
+        .collect()
+}
+
 /// Fires `BeforeAgent` for each prompt that hooks have not decided about.
 async fn fire_before_agent(
     turn: &TurnState<'_>,
@@ -156,21 +168,16 @@ async fn fire_before_agent(
     history: &History,
 ) -> StageResult {
     let prompts = if turn.derives_in(session, EventName::BeforeAgent) {
-        session.prompts().to_vec()
+        new_prompts(session)
     } else {
         Vec::new()
     };
     let mut budget = YieldBudget::default();
-    for prompt in prompts {
+    for (prompt, item) in prompts {
         budget.step().await;
-        let Some(item) = session.item(prompt.item).cloned() else {
-            continue;
-        };
-        if !session.is_evaluated(&item, prompt.last) {
-            let prompt = session.prompt_text(&prompt, history)?;
-            let outcome = turn.fire(BeforeAgent { prompt }).await;
-            record_prompt(session, &item, outcome.verdict);
-        }
+        let prompt = session.prompt_text(&prompt, history)?;
+        let outcome = turn.fire(BeforeAgent { prompt }).await;
+        record_prompt(session, &item, outcome.verdict);
     }
     // The turn of the last prompt is the current one, also behind tool results.
     let last = session.prompts().last();

@@ -88,6 +88,10 @@ impl Session {
         let evaluated = &session.state.evaluated;
         let is_end = |prefix| evaluated.contains(&session.prompt_end(prefix));
         session.prompts = session.conversation.prompts(&is_end);
+        let is_decided = |own: Fingerprint| session.state.evaluated.contains(&own.short());
+        let (prompts, fingerprinter) = (&session.prompts, &session.fingerprinter);
+        let conversation = &mut session.conversation;
+        conversation.join_prompts(prompts, fingerprinter, &is_decided);
         session.record_request(request, lookup.known_items);
         session
     }
@@ -139,8 +143,8 @@ impl Session {
         self.to_index = renewed.map(|item| item.prefix).chain(unique).collect();
     }
 
-    /// Returns whether hooks have evaluated an item. An item of the last step must be the same
-    /// at the same position; earlier ones may have moved.
+    /// Returns whether hooks have evaluated an item, or the prompt that ends with it. That of the
+    /// last step must be the same at the same position; earlier ones may have moved.
     pub fn is_evaluated(&self, item: &Item, in_last_step: bool) -> bool {
         let contains = |key: Fingerprint| self.state.evaluated.contains(&key.short());
         contains(item.prefix) || (!in_last_step && contains(item.own))

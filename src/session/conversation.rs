@@ -24,7 +24,7 @@ pub struct Item {
     pub by_model: bool,
     /// Fingerprint of the caller and all items up to this one.
     pub prefix: Fingerprint,
-    /// Fingerprint of this item only.
+    /// Fingerprint of this item only; in a session, that of its prompt up to it.
     pub own: Fingerprint,
     /// Fingerprint that identifies the session even when the history before the item
     /// was rewritten. Only items that are unlikely to be repeated have one.
@@ -143,6 +143,33 @@ impl Conversation {
             open = Some(last.prefix);
         }
         prompts
+    }
+
+    /// Extends the own fingerprint of each item of a prompt to what is in front of it there, since
+    /// hooks decide about the whole. What an agent adds to a request does not count, nor does a
+    /// content that `is_decided` holds for: it was a prompt of its own.
+    pub(super) fn join_prompts(
+        &mut self,
+        prompts: &[Prompt],
+        fingerprinter: &Fingerprinter,
+        is_decided: &dyn Fn(Fingerprint) -> bool,
+    ) {
+        for prompt in prompts {
+            let items = self.items.get_mut(prompt.items.clone()).unwrap_or_default();
+            let has_request = items.iter().any(|item| !item.kind.is_added());
+            let mut before: Option<Fingerprint> = None;
+            for content in items.chunk_by_mut(|item, next| item.content == next.content) {
+                for item in &mut *content {
+                    if let Some(before) = before {
+                        item.own = fingerprinter.fingerprint(&(before, item.own));
+                    }
+                    if !has_request || !item.kind.is_added() {
+                        before = Some(item.own);
+                    }
+                }
+                before = before.filter(|_| content.last().is_none_or(|end| !is_decided(end.own)));
+            }
+        }
     }
 
     /// Returns the runs of adjacent items of the user that belong together.

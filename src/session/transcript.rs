@@ -90,43 +90,27 @@ impl Transcripts {
 
     /// Returns the path of a session's transcript and creates the file if necessary;
     /// empty if that fails. `id` is the session's id for hooks, `project` its folder.
+    /// Dropping the future does not interrupt this.
     pub async fn path(&self, key: &SessionKey, id: &str, project: &str, now: &str) -> String {
         if let Some(transcript) = self.open.lock().get_mut(key) {
             transcript.last_used = Instant::now();
             return transcript.path.display().to_string();
         }
         let head = format::head(id, &sha256_hex(project), now);
-        let (directory, id, now) = (self.directory.clone(), key.id.clone(), now.to_owned());
-        let made = move || make(&directory, &id, &now, &head);
-        let Some((path, bytes)) = blocking(made).await else {
-            return String::new();
+        let (directory, now, max) = (self.directory.clone(), now.to_owned(), self.max);
+        let (open, key) = (Arc::clone(&self.open), key.clone());
+        let made = move || {
+            let (path, bytes) = make(&directory, &key.id, &now, &head)?;
+            let transcript = OpenTranscript {
+                path,
+                last_used: Instant::now(),
+                log: Arc::new(AsyncMutex::new(TranscriptLog::new(bytes))),
+            };
+            let (shown, surplus) = add(&mut open.lock(), max, key, transcript);
+            remove_all(&surplus);
+            Ok(shown)
         };
-        let (shown, surplus) = self.add(key, path, bytes);
-        self.remove_files(surplus);
-        shown
-    }
-
-    /// Adds a transcript with `bytes` in its file, unless another call of the session was first.
-    /// Returns the path of the session's, and of those that are not needed any more.
-    fn add(&self, key: &SessionKey, path: PathBuf, bytes: usize) -> (String, Vec<PathBuf>) {
-        let mut open = self.open.lock();
-        if let Some(first) = open.get(key) {
-            return (first.path.display().to_string(), vec![path]);
-        }
-        let shown = path.display().to_string();
-        let transcript = OpenTranscript {
-            path,
-            last_used: Instant::now(),
-            log: Arc::new(AsyncMutex::new(TranscriptLog::new(bytes))),
-        };
-        open.push(key.clone(), transcript);
-        let mut surplus = Vec::new();
-        while open.len() > self.max
-            && let Some((_, oldest)) = open.pop_lru()
-        {
-            surplus.push(oldest.path);
-        }
-        (shown, surplus)
+        blocking(made).await.unwrap_or_default()
     }
 
     /// Appends the part of a request that is not written yet.
@@ -225,6 +209,28 @@ impl Transcripts {
     }
 }
 
+/// Adds a transcript, unless another call of the session was first. Returns the path of the
+/// session's, and of those that are not needed any more.
+fn add(
+    open: &mut LruCache<SessionKey, OpenTranscript>,
+    max: usize,
+    key: SessionKey,
+    transcript: OpenTranscript,
+) -> (String, Vec<PathBuf>) {
+    if let Some(first) = open.get(&key) {
+        return (first.path.display().to_string(), vec![transcript.path]);
+    }
+    let shown = transcript.path.display().to_string();
+    open.push(key, transcript);
+    let mut surplus = Vec::new();
+    while open.len() > max
+        && let Some((_, oldest)) = open.pop_lru()
+    {
+        surplus.push(oldest.path);
+    }
+    (shown, surplus)
+}
+
 /// Returns whether the transcript of a session has this log, so that it is not that of a later
 /// session.
 fn has_log(
@@ -248,10 +254,11 @@ impl Drop for Transcripts {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::HashSet, path::Path};
+    use std::{collections::HashSet, path::Path, sync::mpsc};
 
-    use futures_util::future::join_all;
+    use futures_util::{FutureExt, future::join_all};
     use serde_json::Value;
+    use tokio::{runtime::Builder, task::spawn_blocking};
 
     use super::*;
 
@@ -406,6 +413,29 @@ mod tests {
         assert!(fs::exists(&paths.0).unwrap());
         assert_eq!((&paths.1, &paths.2), (&paths.0, &paths.0));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_belongs_to_its_session_if_the_call_ends_while_it_is_created() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = || fs::read_dir(folder.path()).unwrap().count();
+        let transcripts = transcripts_in(folder.path(), 9);
+        let mut runtime = Builder::new_current_thread();
+        let runtime = runtime.max_blocking_threads(1).build().unwrap();
+
+        runtime.block_on(async {
+            let (release, released) = mpsc::channel();
+            let busy = spawn_blocking(move || released.recv());
+            let ended = transcripts.path(&key("a"), "a", "", NOW).now_or_never();
+            assert_eq!(ended, None);
+            release.send(()).unwrap();
+            busy.await.unwrap().unwrap();
+            spawn_blocking(|| ()).await.unwrap();
+        });
+
+        assert_eq!(files(), 1);
+        drop(transcripts);
+        assert_eq!(files(), 0);
     }
 
     #[tokio::test]

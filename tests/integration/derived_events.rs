@@ -11,7 +11,7 @@ mod session_start;
 
 use serde_json::{Value, json};
 
-use crate::harness::{TestGateway, Upstream};
+use crate::harness::{Agent, TestGateway, Upstream};
 
 const MODEL: &str = "gemini-2.5-pro";
 
@@ -36,6 +36,14 @@ impl Chat {
 
     fn model(self, text: &str) -> Self {
         self.message("model", &json!({ "text": text }))
+    }
+
+    /// Appends one message of several texts.
+    fn user_texts(mut self, texts: &[&str]) -> Self {
+        let parts: Vec<Value> = texts.iter().map(|part| text(part)).collect();
+        self.contents
+            .push(json!({ "role": "user", "parts": parts }));
+        self
     }
 
     fn call(self, name: &str, args: &Value) -> Self {
@@ -69,7 +77,17 @@ impl Chat {
 
     /// Sends the history, and returns the answer.
     async fn send(&self, gate: &TestGateway) -> Value {
-        let answer = gate.agent().generate(MODEL, &self.body()).await;
+        self.send_by(&gate.agent()).await
+    }
+
+    /// Sends the history in a session that has a name, whatever the history is.
+    async fn send_in_session(&self, gate: &TestGateway) -> Value {
+        let agent = gate.agent().sending("x-hookgate-session", "mine");
+        self.send_by(&agent).await
+    }
+
+    async fn send_by(&self, agent: &Agent) -> Value {
+        let answer = agent.generate(MODEL, &self.body()).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         answer.json()
     }

@@ -540,6 +540,29 @@ async fn a_named_session_is_found_by_its_name() {
 }
 
 #[tokio::test]
+async fn a_helper_call_has_the_denial_of_a_prompt_in_front_of_its_own() {
+    let agents = TestAgents::new();
+    let named = Some(("mine", SessionSource::Path));
+    let main = SessionRequest { named, ..MAIN };
+    let helper = SessionRequest { named, ..HELPER };
+    let prompts = [user(&[text("a")]), user(&[text("b"), text("c")])];
+    agents.visit(main, &prompts[..1]).await;
+    let mut denied = agents.visit(main, &prompts).await;
+    let item = denied.conversation.items[2].clone();
+    denied.note_mut(&item).denied = Some("no".to_owned());
+    denied.save().await;
+
+    for part in [&prompts[..], &prompts[1..]] {
+        let question = user(&[text("and now?")]);
+        let contents = [&[model(&[text("A")])][..], part, &[question][..]].concat();
+        let history = history(&contents);
+        let session = agents.sessions.open(helper, Some(&history)).await.unwrap();
+        let items = &session.conversation.items;
+        assert!(session.note(&items[items.len() - 2]).is_some());
+    }
+}
+
+#[tokio::test]
 async fn prompts_end_where_requests_ended() {
     let agents = TestAgents::new();
     let (denied, next) = (user(&[text("a")]), user(&[text("b"), text("c")]));

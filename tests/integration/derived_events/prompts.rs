@@ -207,3 +207,155 @@ async fn helper_calls_of_gemini_cli_start_no_turn() {
     assert_eq!(log(&gate), [Value::Null; 0]);
     assert_eq!(upstream.requests().len(), 1);
 }
+
+/// A gateway with a hook that denies prompts with `bad`.
+async fn denying_gate(upstream: &Upstream) -> TestGateway {
+    let output = json!({ "decision": "deny", "reason": "not that" });
+    TestGateway::start(upstream, &guard(&output)).await
+}
+
+/// The texts of the last request that upstream received.
+fn received_texts(upstream: &Upstream) -> Vec<String> {
+    let contents = request_contents(upstream).pop().unwrap();
+    let parts = contents
+        .iter()
+        .flat_map(|content| content["parts"].as_array().unwrap());
+    let texts = parts.filter_map(|part| part["text"].as_str());
+    texts.map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_denied_prompt_that_an_unseen_history_has_twice_is_removed_twice() {
+    let upstream = Upstream::mock().await;
+    let gate = denying_gate(&upstream).await;
+    let twice = Chat::with_prompt("bad idea")
+        .model("not that")
+        .user("bad idea")
+        .model("not that");
+
+    twice.user("hello").send(&gate).await;
+
+    assert_eq!(log(&gate), ["bad idea", "bad idea", "hello"]);
+    assert_eq!(received_texts(&upstream), ["hello"]);
+}
+
+#[tokio::test]
+async fn a_prompt_behind_its_tool_calls_is_denied_if_an_unseen_history_has_it_before() {
+    let upstream = Upstream::mock().await;
+    let gate = denying_gate(&upstream).await;
+    let chat = Chat::with_prompt("bad idea")
+        .model("not that")
+        .user("bad idea")
+        .call("read_file", &json!({}))
+        .result("read_file", &json!({ "output": "b" }));
+
+    let denial = chat.send(&gate).await;
+
+    assert_eq!(first_text(&denial), "not that");
+    assert_eq!(upstream.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn a_prompt_is_inspected_even_if_an_earlier_one_of_its_history_has_the_same_end() {
+    let upstream = Upstream::mock().await;
+    let gate = denying_gate(&upstream).await;
+    let chat = Chat::with_prompt("continue")
+        .model("A")
+        .user_texts(&["bad idea", "continue"])
+        .model("B");
+
+    chat.user("go").send(&gate).await;
+
+    assert_eq!(log(&gate), ["continue", "bad idea\n\ncontinue", "go"]);
+    assert_eq!(received_texts(&upstream), ["continue", "A", "B", "go"]);
+}
+
+#[tokio::test]
+async fn a_prompt_is_inspected_even_if_an_earlier_request_of_its_session_has_the_same_end() {
+    let in_one_message = Chat::new().user_texts(&["bad idea", "continue"]);
+    let in_two_messages = Chat::with_prompt("bad idea").user("continue");
+    for chat in [in_one_message, in_two_messages] {
+        let upstream = Upstream::mock().await;
+        let gate = denying_gate(&upstream).await;
+
+        let first = Chat::with_prompt("continue");
+        first.send_in_session(&gate).await;
+        chat.model("A").user("go").send_in_session(&gate).await;
+
+        assert_eq!(log(&gate), ["continue", "bad idea\n\ncontinue", "go"]);
+        assert!(!received_texts(&upstream).contains(&"bad idea".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn a_denial_does_not_apply_to_another_prompt_with_the_same_end() {
+    let upstream = Upstream::mock().await;
+    let gate = denying_gate(&upstream).await;
+    let denied = Chat::new().user_texts(&["bad idea", "continue"]);
+    let allowed = Chat::new()
+        .user_texts(&["my file", "continue"])
+        .call("read_file", &json!({}))
+        .result("read_file", &json!({ "output": "b" }));
+
+    denied.send_in_session(&gate).await;
+    allowed.send_in_session(&gate).await;
+
+    let seen = ["bad idea\n\ncontinue", "my file\n\ncontinue"];
+    assert_eq!(log(&gate), seen);
+    assert_eq!(received_texts(&upstream), ["my file", "continue"]);
+}
+
+#[tokio::test]
+async fn a_denied_prompt_of_several_texts_is_inspected_once_if_its_history_is_rewritten() {
+    let upstream = Upstream::mock().await;
+    let gate = denying_gate(&upstream).await;
+    let denied = Chat::new().user_texts(&["bad idea", "continue"]);
+    denied.send_in_session(&gate).await;
+
+    let rewritten = Chat::with_prompt("summary")
+        .model("A")
+        .user_texts(&["bad idea", "continue"])
+        .model("not that");
+    rewritten.user("go").send_in_session(&gate).await;
+
+    assert_eq!(log(&gate), ["bad idea\n\ncontinue", "summary", "go"]);
+    assert_eq!(received_texts(&upstream), ["summary", "A", "go"]);
+}
+
+#[tokio::test]
+async fn unanswered_prompts_are_inspected_once_if_their_history_is_rewritten() {
+    let upstream = Upstream::mock().await;
+    let gate = denying_gate(&upstream).await;
+    let denied = Chat::with_prompt("bad idea");
+    denied.send_in_session(&gate).await;
+    let both = denied.user("hello");
+    both.send_in_session(&gate).await;
+
+    let rewritten = Chat::with_prompt("summary")
+        .model("A")
+        .user("bad idea")
+        .user("hello")
+        .model("B");
+    rewritten.user("go").send_in_session(&gate).await;
+
+    assert_eq!(log(&gate), ["bad idea", "hello", "summary", "go"]);
+    let received = received_texts(&upstream);
+    assert_eq!(received, ["summary", "A", "hello", "B", "go"]);
+}
+
+#[tokio::test]
+async fn a_prompt_that_an_agent_extends_is_inspected_again_as_a_whole() {
+    let upstream = Upstream::mock().await;
+    let gate = denying_gate(&upstream).await;
+    Chat::with_prompt("look").send_in_session(&gate).await;
+    Chat::with_prompt("bad idea").send_in_session(&gate).await;
+
+    let extended = Chat::new()
+        .user_texts(&["look", "bad idea"])
+        .call("read_file", &json!({}))
+        .result("read_file", &json!({ "output": "b" }));
+    let denial = extended.send_in_session(&gate).await;
+
+    assert_eq!(log(&gate), ["look", "bad idea", "look\n\nbad idea"]);
+    assert_eq!(first_text(&denial), "not that");
+}

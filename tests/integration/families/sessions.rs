@@ -193,3 +193,27 @@ async fn context_that_agents_add_around_a_prompt_is_not_part_of_it() {
         );
     }
 }
+
+#[tokio::test]
+async fn prompts_with_the_same_reminder_behind_them_are_all_inspected() {
+    let reminder = json!({ "type": "text", "text": "<system-reminder>be brief</system-reminder>" });
+    let prompt = |text: &str| json!({ "role": "user", "content": [{ "type": "text", "text": text }, reminder] });
+    let answer = json!({ "role": "assistant", "content": "ok" });
+    let family = Family::Anthropic;
+    let upstream = model_api(family).await;
+    let gateway = family.gateway(&upstream, &prompt_hook()).await;
+    let agent = gateway.agent().sending("x-hookgate-session", "mine");
+    let send = async |messages: Value| {
+        let mut request = family.request(false, &[]);
+        request["messages"] = messages;
+        let answer = agent.post(family.path(false), request.to_string()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+
+    send(json!([prompt("one")])).await;
+    send(json!([prompt("two"), answer, prompt("three")])).await;
+
+    let prompts = recorded_prompts(&gateway).into_iter();
+    let prompts: Vec<String> = prompts.map(|(_, prompt)| prompt).collect();
+    assert_eq!(prompts, ["one", "two", "three"]);
+}
