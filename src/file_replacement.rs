@@ -52,7 +52,7 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use tempfile::TempDir;
 
@@ -70,6 +70,19 @@ mod tests {
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, PRIVATE_MODE);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_new_file_is_not_followed() {
+        let folder = TempDir::new().unwrap();
+        let (path, target) = (folder.path().join("file"), folder.path().join("target"));
+        fs::write(&target, "kept").unwrap();
+        symlink(&target, folder.path().join("file.new")).unwrap();
+
+        replace_file(&path, b"new", PRIVATE_MODE).unwrap();
+
+        assert_eq!(fs::read(&target).unwrap(), b"kept");
+        assert_eq!(fs::read(&path).unwrap(), b"new");
     }
 
     #[test]
