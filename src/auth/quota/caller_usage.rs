@@ -57,8 +57,9 @@ struct CallInFlight {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lease {
     None,
-    /// The store was asked to admit the call.
+    /// The store is asked to admit the call.
     Requested,
+    /// The store may have it.
     Shared,
 }
 
@@ -205,8 +206,8 @@ impl CallerUsage {
         }
     }
 
-    /// Marks that a call was admitted.
-    pub(super) fn admit_call(&mut self, id: Uuid) {
+    /// Marks that the shared store may have a call: it was admitted, or the store did not answer.
+    pub(super) fn share_call(&mut self, id: Uuid) {
         let call = self.calls.get_mut(&id);
         if let Some(call) = call.filter(|call| call.lease == Lease::Requested) {
             call.lease = Lease::Shared;
@@ -231,11 +232,13 @@ impl CallerUsage {
         call.lease
     }
 
-    /// Removes a call that was not admitted.
+    /// Removes a call that was not admitted, unless the shared store may have it.
     pub(super) fn cancel_call(&mut self, id: Uuid) {
-        if let Some(call) = self.calls.remove(&id) {
-            self.changed.remove(&id);
+        let call = self.calls.get(&id);
+        if let Some(call) = call.filter(|call| call.lease != Lease::Shared) {
             self.tokens.release(call.reserved);
+            self.changed.remove(&id);
+            self.calls.remove(&id);
         }
     }
 
@@ -293,10 +296,12 @@ impl CallerUsage {
             .extend(renewed.filter(|id| !calls.contains_key(id)));
     }
 
-    /// Counts the tokens of a sync that failed again. Its calls that have ended are left to
-    /// the ends of their leases.
+    /// Restores the tokens and calls of a sync that failed. Calls that have ended beyond
+    /// [`MAX_ENDED`] are left to the ends of their leases.
     pub(super) fn undo_sync(&mut self, sync: &CallSync) {
         self.tokens.spend(sync.spent);
+        let free = MAX_ENDED.saturating_sub(self.ended.len());
+        self.ended.extend(sync.ended.iter().take(free));
     }
 
     fn now_ns(&self) -> u64 {

@@ -102,7 +102,7 @@ fn only_admitted_calls_are_renewed() {
     usage.begin_call(id, 0, Lease::Requested);
     assert!(usage.take_sync(SyncScope::All).is_empty());
 
-    usage.admit_call(id);
+    usage.share_call(id);
 
     assert_eq!(usage.take_sync(SyncScope::All).live, [(id, 0)]);
 }
@@ -121,6 +121,23 @@ fn tokens_are_sent_once_unless_that_fails() {
 }
 
 #[test]
+fn a_refused_call_ends_like_others_if_the_store_may_have_it() {
+    for (is_shared, ended) in [(false, 0), (true, 1)] {
+        let (mut usage, id) = (CallerUsage::default(), Uuid::new_v4());
+        usage.begin_call(id, 5, Lease::Requested);
+        if is_shared {
+            usage.share_call(id);
+        }
+
+        usage.cancel_call(id);
+        usage.end_call(id);
+
+        assert_eq!(usage.take_sync(SyncScope::Changes).ended.len(), ended);
+        assert_eq!(usage.reserved_by(id), 0);
+    }
+}
+
+#[test]
 fn calls_without_a_shared_store_leave_nothing_behind() {
     let (mut usage, id) = (CallerUsage::default(), Uuid::new_v4());
     usage.begin_call(id, 5, Lease::None);
@@ -135,7 +152,7 @@ fn calls_without_a_shared_store_leave_nothing_behind() {
 fn a_call_that_ends_while_it_is_renewed_ends_once_more() {
     let (mut usage, id) = (CallerUsage::default(), Uuid::new_v4());
     usage.begin_call(id, 0, Lease::Requested);
-    usage.admit_call(id);
+    usage.share_call(id);
     let renewal = usage.take_sync(SyncScope::All);
     usage.end_call(id);
     assert_eq!(usage.take_sync(SyncScope::Changes).ended, [id]);
@@ -152,7 +169,7 @@ fn ended_calls_that_wait_for_the_shared_store_are_bounded_while_it_is_unavailabl
         let id = Uuid::new_v4();
         usage.begin_call(id, 0, Lease::Requested);
         usage.fall_behind();
-        usage.admit_call(id);
+        usage.share_call(id);
         usage.end_call(id);
     }
 
