@@ -108,16 +108,35 @@ fn only_admitted_calls_are_renewed() {
 }
 
 #[test]
-fn tokens_are_sent_once_unless_that_fails() {
+fn tokens_are_sent_until_the_store_has_answered() {
     let (mut usage, id) = (CallerUsage::default(), Uuid::new_v4());
     usage.spend(id, 7);
     let sync = usage.take_sync(SyncScope::Changes);
-    assert_eq!(sync.spent, 7);
-    assert_eq!(usage.take_sync(SyncScope::Changes).spent, 0);
+    usage.undo_sync(&sync);
+
+    let again = usage.take_sync(SyncScope::Changes);
+
+    assert_eq!((sync.own, again.own.unsettled()), (again.own, 7));
+    usage.finish_sync(&again, SeenTokens::default());
+    assert!(usage.take_sync(SyncScope::Changes).is_empty());
+}
+
+#[test]
+fn calls_are_sent_again_if_the_store_does_not_answer() {
+    let (mut usage, ids) = (CallerUsage::default(), [Uuid::new_v4(), Uuid::new_v4()]);
+    for id in ids {
+        usage.begin_call(id, 9, Lease::Requested);
+        usage.share_call(id);
+        usage.spend(id, 1);
+    }
+    usage.end_call(ids[0]);
+    let sync = usage.take_sync(SyncScope::Changes);
+    assert!(usage.take_sync(SyncScope::Changes).live.is_empty());
 
     usage.undo_sync(&sync);
 
-    assert_eq!(usage.take_sync(SyncScope::Changes).spent, 7);
+    let again = usage.take_sync(SyncScope::Changes);
+    assert_eq!((again.ended, again.live), (vec![ids[0]], sync.live));
 }
 
 #[test]
