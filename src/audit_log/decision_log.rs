@@ -61,8 +61,8 @@ struct FileSink {
 pub struct Checkpoint(u64);
 
 impl AuditLog {
-    /// Opens the log file, or shares it if it is open: repairs what a crash left, and
-    /// locks it. Writes no record before [`Self::start`]. Blocks.
+    /// Opens the log file and locks it, or shares it if it is open. Writes no record, and
+    /// repairs nothing that a crash left, before [`Self::start`]. Blocks.
     ///
     /// # Errors
     ///
