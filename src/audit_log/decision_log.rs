@@ -8,7 +8,7 @@ use std::{
 
 use chained_log::{ChainHead, Log, OpenError};
 use thiserror::Error;
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     body_digest::BodyHasher,
@@ -124,8 +124,9 @@ impl AuditLog {
         }
     }
 
-    /// Puts the settings into force, and starts writing unless it was started before.
-    pub fn start(&self, tasks: &TaskTracker) {
+    /// Puts the settings into force, and starts writing unless it was started before. Lines are
+    /// sent until they are accepted, or until shortly after `shutdown`.
+    pub fn start(&self, tasks: &TaskTracker, shutdown: &CancellationToken) {
         if let Some(exporter) = &self.exporter {
             exporter.exporter.start(tasks);
         }
@@ -144,7 +145,7 @@ impl AuditLog {
             };
             log.file.push(start.to_line(&self.config));
             tasks.spawn_blocking(move || writer.run());
-            tasks.spawn(log.sink_task(&settings.path).run());
+            tasks.spawn(log.sink_task(&settings.path, shutdown).run());
         }
     }
 
