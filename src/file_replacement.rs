@@ -18,10 +18,11 @@ pub const PRIVATE_MODE: u32 = 0o600;
 /// Fails if the file cannot be written; the old one stays.
 pub fn replace_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let temporary = path.with_added_extension("new");
+    // One that a crash left, or a symbolic link, which is not followed.
+    fs::remove_file(&temporary).ok();
     let mut file = OpenOptions::new()
         .write(true)
-        .create(true)
-        .truncate(true)
+        .create_new(true)
         .mode(mode)
         .open(&temporary)?;
     let replaced = file
