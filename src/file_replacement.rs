@@ -18,10 +18,11 @@ pub const PRIVATE_MODE: u32 = 0o600;
 /// Fails if the file cannot be written; the old one stays.
 pub fn replace_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let temporary = path.with_added_extension("new");
+    // One that a crash left, or a symbolic link, which is not followed.
+    fs::remove_file(&temporary).ok();
     let mut file = OpenOptions::new()
         .write(true)
-        .create(true)
-        .truncate(true)
+        .create_new(true)
         .mode(mode)
         .open(&temporary)?;
     let replaced = file
@@ -52,7 +53,7 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use tempfile::TempDir;
 
@@ -70,6 +71,19 @@ mod tests {
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, PRIVATE_MODE);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_new_file_is_not_followed() {
+        let folder = TempDir::new().unwrap();
+        let (path, target) = (folder.path().join("file"), folder.path().join("target"));
+        fs::write(&target, "kept").unwrap();
+        symlink(&target, folder.path().join("file.new")).unwrap();
+
+        replace_file(&path, b"new", PRIVATE_MODE).unwrap();
+
+        assert_eq!(fs::read(&target).unwrap(), b"kept");
+        assert_eq!(fs::read(&path).unwrap(), b"new");
     }
 
     #[test]

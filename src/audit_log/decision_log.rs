@@ -8,7 +8,7 @@ use std::{
 
 use chained_log::{ChainHead, Log, OpenError};
 use thiserror::Error;
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     body_digest::BodyHasher,
@@ -61,8 +61,8 @@ struct FileSink {
 pub struct Checkpoint(u64);
 
 impl AuditLog {
-    /// Opens the log file, or shares it if it is open: repairs what a crash left, and
-    /// locks it. Writes no record before [`Self::start`]. Blocks.
+    /// Opens the log file and locks it, or shares it if it is open. Writes no record, and
+    /// repairs nothing that a crash left, before [`Self::start`]. Blocks.
     ///
     /// # Errors
     ///
@@ -124,8 +124,9 @@ impl AuditLog {
         }
     }
 
-    /// Puts the settings into force, and starts writing unless it was started before.
-    pub fn start(&self, tasks: &TaskTracker) {
+    /// Puts the settings into force, and starts writing unless it was started before. Lines are
+    /// sent until they are accepted, or until shortly after `shutdown`.
+    pub fn start(&self, tasks: &TaskTracker, shutdown: &CancellationToken) {
         if let Some(exporter) = &self.exporter {
             exporter.exporter.start(tasks);
         }
@@ -144,7 +145,7 @@ impl AuditLog {
             };
             log.file.push(start.to_line(&self.config));
             tasks.spawn_blocking(move || writer.run());
-            tasks.spawn(log.sink_task(&settings.path).run());
+            tasks.spawn(log.sink_task(&settings.path, shutdown).run());
         }
     }
 

@@ -8,10 +8,10 @@ use std::{
 };
 
 use chained_log::{
-    ChainHead, Durability, Log, LogEvent, LogNotice, LogObserver, OpenError, ReadPosition,
-    WriteOptions,
+    ChainHead, Durability, Log, LogEvent, LogNotice, LogObserver, OpenError, WriteOptions,
 };
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     http_sink::{SinkEndpoint, SinkTask, load_position},
@@ -29,7 +29,12 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct OpenLogs {
     by_path: Mutex<HashMap<PathBuf, Weak<OpenLog>>>,
+    sinks: Arc<SinkTasks>,
 }
+
+/// Running tasks that send lines, by path. A task may continue after its log was closed.
+#[derive(Debug, Default)]
+struct SinkTasks(Mutex<HashMap<PathBuf, CancellationToken>>);
 
 /// An open log file. Its writer ends when this is dropped.
 #[derive(Debug)]
@@ -39,8 +44,7 @@ pub(super) struct OpenLog {
     pub(super) rejected_requests: RecordRateLimiter,
     /// The endpoint that receives the lines.
     sink: watch::Sender<Option<Arc<SinkEndpoint>>>,
-    /// Place of the last line that the endpoint had accepted when the file was opened.
-    sent: Option<ReadPosition>,
+    sinks: Arc<SinkTasks>,
 }
 
 /// Counts and logs what happens to a log file, writes its notices as records, and exports
@@ -76,7 +80,7 @@ impl OpenLogs {
             observer,
             rejected_requests: RecordRateLimiter::default(),
             sink: watch::Sender::default(),
-            sent: load_position(&settings.path),
+            sinks: Arc::clone(&self.sinks),
         });
         by_path.insert(settings.path.clone(), Arc::downgrade(&log));
         Ok(log)
@@ -97,20 +101,37 @@ impl OpenLog {
     }
 
     /// Returns the task that sends the lines, and counts those that earlier processes
-    /// have left to it. It ends after the writer of the file.
-    pub(super) fn sink_task(&self, path: &Path) -> SinkTask {
-        let task = SinkTask {
+    /// have left to it. It ends after the writer of the file. Ends an earlier task for the same
+    /// path. Blocks.
+    pub(super) fn sink_task(&self, path: &Path, shutdown: &CancellationToken) -> SinkTask {
+        let mut task = SinkTask {
+            end: self.sinks.replace(path),
             path: path.to_owned(),
             endpoint: self.sink.subscribe(),
             written: self.observer.written_seq.subscribe(),
             metrics: Arc::clone(&self.observer.metrics),
-            position: self.sent.clone(),
+            position: load_position(path),
             is_failing: false,
+            lag: 0,
+            shutdown: shutdown.clone(),
         };
         if self.sink.borrow().is_some() {
             task.record_lag_behind(self.file.head().seq);
         }
         task
+    }
+}
+
+impl SinkTasks {
+    /// Returns the token of a new task, and cancels that of an earlier one.
+    fn replace(&self, path: &Path) -> CancellationToken {
+        let mut tokens = self.0.lock();
+        tokens.retain(|_, token| !token.is_cancelled());
+        let token = CancellationToken::new();
+        if let Some(earlier) = tokens.insert(path.to_owned(), token.clone()) {
+            earlier.cancel();
+        }
+        token
     }
 }
 

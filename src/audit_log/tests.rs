@@ -14,7 +14,7 @@ use chained_log::{
 use proptest::prelude::*;
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::*;
 use crate::{
@@ -56,7 +56,7 @@ impl TestLog {
     async fn write(&self, lines: u64) {
         let tasks = TaskTracker::new();
         let audit = self.open().unwrap();
-        audit.start(&tasks);
+        audit.start(&tasks, &CancellationToken::new());
         for number in 0..lines {
             audit.append(&AuditRecord::Log(LogNotice::Dropped { lines: number }));
             if number % 3 == 0 {
@@ -123,7 +123,7 @@ async fn committed_records_are_in_the_file() {
     let log = TestLog::new();
     let tasks = TaskTracker::new();
     let audit = log.open().unwrap();
-    audit.start(&tasks);
+    audit.start(&tasks, &CancellationToken::new());
 
     for number in 0..20 {
         audit.append(&AuditRecord::Log(LogNotice::Dropped { lines: number }));
@@ -276,7 +276,7 @@ async fn a_removed_file_is_recreated_and_recorded() {
     let log = TestLog::new();
     let tasks = TaskTracker::new();
     let audit = log.open().unwrap();
-    audit.start(&tasks);
+    audit.start(&tasks, &CancellationToken::new());
     audit.commit(audit.checkpoint()).await.unwrap();
     fs::remove_file(log.path()).unwrap();
 
@@ -355,7 +355,7 @@ async fn a_log_that_cannot_be_written_fails_commits_and_recovers() {
     let log = TestLog::new();
     let tasks = TaskTracker::new();
     let audit = log.open().unwrap();
-    audit.start(&tasks);
+    audit.start(&tasks, &CancellationToken::new());
     audit.commit(audit.checkpoint()).await.unwrap();
     // A folder is in the place of the log.
     let aside = log.directory.path().join("aside");

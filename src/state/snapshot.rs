@@ -257,7 +257,7 @@ impl Snapshot {
     /// prewarmed processes.
     pub(super) fn start(&self, resources: &AppResources) {
         if let Some(audit) = &self.audit {
-            audit.start(&resources.tasks);
+            audit.start(&resources.tasks, &resources.shutdown);
         }
         self.trace.start();
         self.recordings.start(&resources.tasks);

@@ -36,8 +36,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log at `path`: locks it, and moves incomplete lines at its end aside.
-    /// Writes no line before [`LogWriter::run`]. Blocks.
+    /// Opens the log at `path` and locks it. Writes no line, and leaves incomplete lines at its
+    /// end where they are, before [`LogWriter::run`]. Blocks.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl Log {
         observer: Arc<dyn LogObserver>,
     ) -> Result<Self, OpenError> {
         let deadline = Instant::now() + LOCK_TIMEOUT;
-        let (file, head, repaired) = loop {
+        let (file, head) = loop {
             match LogFile::open(path) {
                 Err(OpenError::Locked { .. }) if Instant::now() < deadline => {
                     thread::sleep(LOCK_RETRY_INTERVAL);
@@ -66,7 +66,7 @@ impl Log {
             file,
             head,
             written_head: head_sender,
-            repaired,
+            repaired: None,
         };
         Ok(Self {
             queue,

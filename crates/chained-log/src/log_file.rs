@@ -45,17 +45,19 @@ pub(crate) struct LogFile {
     len: u64,
     /// Sequence number of the first line.
     first_seq: u64,
-    /// True if a failed write may have left bytes after `len`.
+    /// True if a crash or a failed write may have left bytes after `len`.
     is_dirty: bool,
+    /// Number of bytes after `len` that a crash has left, until they are copied.
+    torn_bytes: u64,
     /// True if the file was removed, and no line was written since.
     is_gone: bool,
     lock: File,
 }
 
 impl LogFile {
-    /// Opens the log at `path` and moves incomplete lines at its end aside. Returns the
-    /// file, the head of its chain and the notice about such lines.
-    pub(crate) fn open(path: &Path) -> Result<(Self, ChainHead, Option<LogNotice>), OpenError> {
+    /// Opens the log at `path`. Returns the file and the head of its chain. Incomplete lines at
+    /// its end stay until [`Self::copy_torn_lines`] and [`Self::append`].
+    pub(crate) fn open(path: &Path) -> Result<(Self, ChainHead), OpenError> {
         let lock = lock(path)?;
         let failed = |cause| OpenError::io(path, cause);
         let mut head = ChainHead::default();
@@ -70,10 +72,10 @@ impl LogFile {
             len: 0,
             first_seq: head.seq + 1,
             is_dirty: false,
+            torn_bytes: 0,
             is_gone: false,
             lock,
         };
-        let mut torn = None;
         if path.try_exists().map_err(failed)? {
             let file = log.reopen().map_err(failed)?;
             let size = file.metadata().map_err(failed)?.len();
@@ -87,12 +89,35 @@ impl LogFile {
                 None if size == 0 || is_torn_line(&file, size, head.seq + 1) => (),
                 None => return Err(OpenError::not_a_log(path)),
             }
-            if size > log.len {
-                torn = Some(log.move_tail_aside(&file, &head).map_err(failed)?);
-            }
+            log.torn_bytes = size - log.len;
+            log.is_dirty = log.torn_bytes > 0;
             log.file = Some(file);
         }
-        Ok((log, head, torn))
+        Ok((log, head))
+    }
+
+    /// Copies incomplete lines that a crash has left into a file of their own, once. Returns the
+    /// notice about them. The next [`Self::append`] cuts them off.
+    pub(crate) fn copy_torn_lines(&mut self, head: &ChainHead) -> io::Result<Option<LogNotice>> {
+        let Some(file) = self.file.as_ref().filter(|_| self.torn_bytes > 0) else {
+            return Ok(None);
+        };
+        let bytes = self.torn_bytes;
+        let mut tail = vec![0; usize::try_from(bytes).unwrap_or_default()];
+        file.read_exact_at(&mut tail, self.len)?;
+        let path = with_suffix(&self.path, &format!("torn-{}", head.seq + 1));
+        // A file left by an earlier attempt has the same content.
+        let mut torn = open_options().create(true).open(&path)?;
+        torn.set_len(0)?;
+        torn.write_all(&tail)?;
+        torn.sync_all()?;
+        sync_directory(&self.path)?;
+        self.torn_bytes = 0;
+        let name = path.file_name().unwrap_or_default();
+        Ok(Some(LogNotice::Repaired {
+            bytes,
+            file: name.to_string_lossy().into_owned(),
+        }))
     }
 
     /// Appends complete lines, the first of which has the sequence number `first_seq`.
@@ -225,27 +250,6 @@ impl LogFile {
             file.set_permissions(fs::Permissions::from_mode(FILE_MODE))?;
         }
         Ok(file)
-    }
-
-    /// Moves the bytes after the last complete line into a file of their own.
-    fn move_tail_aside(&self, file: &File, head: &ChainHead) -> io::Result<LogNotice> {
-        let bytes = file.metadata()?.len() - self.len;
-        let mut tail = vec![0; usize::try_from(bytes).unwrap_or_default()];
-        file.read_exact_at(&mut tail, self.len)?;
-        let path = with_suffix(&self.path, &format!("torn-{}", head.seq + 1));
-        // A file left by an earlier start that failed has the same content.
-        let mut torn = open_options().create(true).open(&path)?;
-        torn.set_len(0)?;
-        torn.write_all(&tail)?;
-        torn.sync_all()?;
-        file.set_len(self.len)?;
-        file.sync_all()?;
-        sync_directory(&self.path)?;
-        let name = path.file_name().unwrap_or_default();
-        Ok(LogNotice::Repaired {
-            bytes,
-            file: name.to_string_lossy().into_owned(),
-        })
     }
 }
 
@@ -416,9 +420,9 @@ mod tests {
         let path = folder.path().join("log");
         fs::write(&path, "{\"seq\":77,\"prev\":\"0").unwrap();
 
-        let (log, head, torn) = LogFile::open(&path).unwrap();
+        let (log, head) = LogFile::open(&path).unwrap();
 
         assert_eq!((log.first_seq, head.seq), (1, 0));
-        assert!(torn.is_some());
+        assert_eq!(log.torn_bytes, 19);
     }
 }

@@ -36,7 +36,7 @@ pub struct LogWriter {
     pub(crate) head: ChainHead,
     /// Head for others than the writer.
     pub(crate) written_head: watch::Sender<ChainHead>,
-    /// Incomplete lines that were moved aside.
+    /// Notice of incomplete lines that were moved aside, until its line is written.
     pub(crate) repaired: Option<LogNotice>,
 }
 
@@ -50,17 +50,9 @@ impl fmt::Debug for LogWriter {
 impl LogWriter {
     /// Writes until the log is dropped. Blocks.
     pub fn run(mut self) {
-        if let Some(LogNotice::Repaired { bytes, .. }) = self.repaired {
-            self.observer.record(LogEvent::Repaired { bytes });
-        }
-        let mut first_notice = self.repaired.take();
         loop {
             let mut batch = self.queue.take();
             let is_last = batch.is_last;
-            let first_line = first_notice
-                .take()
-                .map(|notice| self.observer.line(&notice));
-            batch.lines.splice(0..0, first_line);
             if batch.dropped > 0 {
                 let lines = batch.dropped;
                 let line = self.observer.line(&LogNotice::Dropped { lines });
@@ -105,21 +97,36 @@ impl LogWriter {
 
     /// Writes a batch once. Returns the bytes of its lines.
     fn write(&mut self, batch: &Batch) -> io::Result<Vec<u8>> {
+        self.move_torn_lines_aside()?;
         let mut head = self.head.clone();
         let mut bytes = Vec::new();
         if self.file.is_gone()? {
             head.append_line(&mut bytes, &self.observer.line(&LogNotice::Recreated));
+        }
+        if let Some(notice) = &self.repaired {
+            head.append_line(&mut bytes, &self.observer.line(notice));
         }
         for line in &batch.lines {
             head.append_line(&mut bytes, line);
         }
         let first_seq = self.head.seq + 1;
         self.file.append(&bytes, first_seq, batch.options)?;
+        self.repaired = None;
         let lines = head.seq - self.head.seq;
         self.observer.record(LogEvent::Written { lines });
         self.head = head;
         self.written_head.send_replace(self.head.clone());
         Ok(bytes)
+    }
+
+    /// Moves incomplete lines that a crash has left aside, before the first write.
+    fn move_torn_lines_aside(&mut self) -> io::Result<()> {
+        let notice = self.file.copy_torn_lines(&self.head)?;
+        if let Some(LogNotice::Repaired { bytes, .. }) = notice {
+            self.observer.record(LogEvent::Repaired { bytes });
+            self.repaired = notice;
+        }
+        Ok(())
     }
 
     fn record_success(&self, batch: &Batch) {

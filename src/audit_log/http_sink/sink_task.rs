@@ -13,6 +13,7 @@ use tokio::{
     sync::watch,
     time::{sleep, timeout},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
     endpoint::{SendError, SinkEndpoint, UnsentLines},
@@ -29,11 +30,11 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 const MIN_BACKOFF: Duration = Duration::from_millis(500);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
-/// Time to send what is written once the log is closed. What is left is sent after the
-/// next start. Shorter than the last grace period of the server's shutdown.
+/// Time to send what is written once the log is closed and the server shuts down. What is left
+/// is sent after the next start. Shorter than the last grace period of the shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Sends the lines of one log until the log is closed.
+/// Sends the lines of one log until it is closed and all are sent.
 #[derive(Debug)]
 pub(in crate::audit_log) struct SinkTask {
     pub(in crate::audit_log) path: PathBuf,
@@ -46,21 +47,38 @@ pub(in crate::audit_log) struct SinkTask {
     pub(in crate::audit_log) position: Option<ReadPosition>,
     /// True if the last attempt failed; logged when it changes.
     pub(in crate::audit_log) is_failing: bool,
+    /// Lines that are not sent, as a part of the metric for all logs.
+    pub(in crate::audit_log) lag: i64,
+    /// Cancelled when the server shuts down.
+    pub(in crate::audit_log) shutdown: CancellationToken,
+    /// Cancelled at the end of this task, which a later task for the same path may cause.
+    pub(in crate::audit_log) end: CancellationToken,
 }
 
 impl SinkTask {
     /// Sends until the log is closed and sent, or [`SHUTDOWN_TIMEOUT`] has passed since
-    /// it was closed.
+    /// it was closed and the server shuts down.
     pub(in crate::audit_log) async fn run(mut self) {
-        let mut written = self.written.clone();
+        let (closed, end) = (self.closed_for_good(), self.end.clone());
         let deadline = async {
-            // Fails when the writer has ended.
-            drop(written.wait_for(|_| false).await);
+            closed.await;
             sleep(SHUTDOWN_TIMEOUT).await;
         };
         tokio::select! {
             () = self.send_all() => (),
             () = deadline => (),
+            () = end.cancelled() => return,
+        }
+        self.log_unsent_lines();
+    }
+
+    /// Returns a future that waits until the log is closed and the server shuts down.
+    fn closed_for_good(&self) -> impl Future<Output = ()> + use<> {
+        let (mut written, shutdown) = (self.written.clone(), self.shutdown.clone());
+        async move {
+            // Fails when the writer has ended.
+            drop(written.wait_for(|_| false).await);
+            shutdown.cancelled().await;
         }
     }
 
@@ -95,7 +113,7 @@ impl SinkTask {
     /// closed without.
     async fn wait_for_endpoint(&mut self) -> Option<Arc<SinkEndpoint>> {
         if self.endpoint.borrow().is_none() {
-            self.metrics.audit_sink_lag.set(0);
+            self.set_lag(0);
         }
         self.endpoint.wait_for(Option::is_some).await.ok()?.clone()
     }
@@ -134,7 +152,7 @@ impl SinkTask {
     }
 
     /// Sends a batch until the endpoint accepts it, in parts if it is too large for it, or until the
-    /// config in force has no endpoint. Breaks if the log is closed and its lines are not accepted.
+    /// config in force has no endpoint. Breaks like [`Self::fail`].
     async fn deliver(&mut self, batch: LineBatch) -> ControlFlow<()> {
         let LineBatch { lines, mut missing } = batch;
         let lines = Arc::new(lines);
@@ -171,10 +189,11 @@ impl SinkTask {
         Continue(())
     }
 
-    /// Records a failure and waits before the next attempt. Breaks if the log is closed.
+    /// Records a failure and waits before the next attempt. Breaks if the log is closed and the
+    /// server shuts down.
     async fn fail(&mut self, error: &SendError, backoff: &mut Backoff) -> ControlFlow<()> {
         self.record_failure(error);
-        if self.written.has_changed().is_err() {
+        if self.written.has_changed().is_err() && self.shutdown.is_cancelled() {
             return Break(());
         }
         self.pause(backoff).await;
@@ -182,18 +201,17 @@ impl SinkTask {
     }
 
     /// Waits before the next attempt, longer each time, and counts the lines that are
-    /// written meanwhile; ends early if the endpoint changes or the log is closed.
+    /// written meanwhile; ends early if the endpoint changes, or the log is closed and the server
+    /// shuts down.
     async fn pause(&mut self, backoff: &mut Backoff) {
-        let pause = sleep(backoff.next_delay());
-        tokio::pin!(pause);
+        let (pause, closed) = (sleep(backoff.next_delay()), self.closed_for_good());
+        tokio::pin!(pause, closed);
         loop {
             tokio::select! {
                 () = &mut pause => return,
+                () = &mut closed => return,
                 Ok(()) = self.endpoint.changed() => return,
-                written = self.written.changed() => match written {
-                    Ok(()) => self.record_lag(),
-                    Err(_) => return,
-                },
+                Ok(()) = self.written.changed() => self.record_lag(),
             }
         }
     }
@@ -249,17 +267,41 @@ impl SinkTask {
         }
     }
 
-    fn record_lag(&self) {
-        self.record_lag_behind(*self.written.borrow());
+    fn record_lag(&mut self) {
+        let last_seq = *self.written.borrow();
+        self.record_lag_behind(last_seq);
     }
 
     /// Counts the lines up to this one that are not sent.
-    pub(in crate::audit_log) fn record_lag_behind(&self, last_seq: u64) {
+    pub(in crate::audit_log) fn record_lag_behind(&mut self, last_seq: u64) {
         let lag = i64::try_from(last_seq.saturating_sub(self.sent_seq()));
-        self.metrics.audit_sink_lag.set(lag.unwrap_or(i64::MAX));
+        self.set_lag(lag.unwrap_or(i64::MAX));
+    }
+
+    fn set_lag(&mut self, lag: i64) {
+        self.metrics.audit_sink_lag.inc_by(lag - self.lag);
+        self.lag = lag;
+    }
+
+    fn log_unsent_lines(&self) {
+        let lines = self.written.borrow().saturating_sub(self.sent_seq());
+        if lines > 0 && self.endpoint.borrow().is_some() {
+            tracing::warn!(
+                audit.path = %self.path.display(),
+                audit.lines = lines,
+                "audit sink: lines were not sent before the shutdown"
+            );
+        }
     }
 
     fn sent_seq(&self) -> u64 {
         self.position.as_ref().map_or(0, |position| position.seq)
+    }
+}
+
+impl Drop for SinkTask {
+    fn drop(&mut self) {
+        self.set_lag(0);
+        self.end.cancel();
     }
 }

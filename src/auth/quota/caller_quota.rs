@@ -116,7 +116,7 @@ impl Quota {
             if counted_by == CountedBy::Process {
                 usage.fall_behind();
             }
-            usage.admit_call(entry.call);
+            usage.share_call(entry.call);
             drop(usage);
             shared.queue.follow(&self.key, &self.usage);
         }
@@ -184,7 +184,12 @@ impl Entry<'_> {
         };
         let (key, usage) = (&self.quota.key, &self.quota.usage);
         let scope = SyncScope::Changes;
-        limits.sync(key, usage, scope, Some(&request)).await
+        let admission = limits.sync(key, usage, scope, Some(&request)).await;
+        if admission.is_none() {
+            // It may admit the call later.
+            usage.lock().share_call(self.call);
+        }
+        admission
     }
 
     fn read(&self, admission: Admission) -> Result<(), QuotaExceeded> {

@@ -10,7 +10,7 @@ use std::{
 use uuid::Uuid;
 
 use super::{
-    daily_tokens::{DailyTokens, SeenTokens, TokensRefused, UtcDay},
+    daily_tokens::{DailyTokens, OwnTokens, SeenTokens, TokensRefused, UtcDay},
     gcra::{Gcra, RequestRate},
     recent_outputs::RecentOutputs,
 };
@@ -20,9 +20,6 @@ pub(super) const MAX_CALLERS: NonZeroUsize = NonZeroUsize::new(100_000).unwrap()
 
 /// Calls that have ended in one sync: a Lua function takes only so many arguments.
 pub(super) const MAX_ENDED: usize = 1000;
-
-/// Beyond every limit, and exact in the numbers of Redis.
-const MAX_SYNCED_TOKENS: u64 = 1 << 42;
 
 /// Usage of one caller.
 #[derive(Debug)]
@@ -57,8 +54,9 @@ struct CallInFlight {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lease {
     None,
-    /// The store was asked to admit the call.
+    /// The store is asked to admit the call.
     Requested,
+    /// The store may have it.
     Shared,
 }
 
@@ -68,8 +66,7 @@ pub(super) struct CallSync {
     pub(super) ended: Vec<Uuid>,
     /// Calls in flight with their reserved tokens.
     pub(super) live: Vec<(Uuid, u64)>,
-    /// Tokens that the store does not have yet.
-    pub(super) spent: u64,
+    pub(super) own: OwnTokens,
     /// Time until the burst of this replica is allowed again.
     pub(super) debt_ns: u64,
     /// True if the store has not counted all of it, because it was unavailable.
@@ -104,7 +101,8 @@ impl Default for CallerUsage {
 impl CallSync {
     /// Returns whether there is nothing to take over.
     pub(super) const fn is_empty(&self) -> bool {
-        self.live.is_empty() && self.ended.is_empty() && self.spent == 0 && !self.is_behind
+        let has_calls = !self.live.is_empty() || !self.ended.is_empty();
+        !has_calls && self.own.unsettled() == 0 && !self.is_behind
     }
 }
 
@@ -205,8 +203,8 @@ impl CallerUsage {
         }
     }
 
-    /// Marks that a call was admitted.
-    pub(super) fn admit_call(&mut self, id: Uuid) {
+    /// Marks that the shared store may have a call: it was admitted, or the store did not answer.
+    pub(super) fn share_call(&mut self, id: Uuid) {
         let call = self.calls.get_mut(&id);
         if let Some(call) = call.filter(|call| call.lease == Lease::Requested) {
             call.lease = Lease::Shared;
@@ -231,11 +229,13 @@ impl CallerUsage {
         call.lease
     }
 
-    /// Removes a call that was not admitted.
+    /// Removes a call that was not admitted, unless the shared store may have it.
     pub(super) fn cancel_call(&mut self, id: Uuid) {
-        if let Some(call) = self.calls.remove(&id) {
-            self.changed.remove(&id);
+        let call = self.calls.get(&id);
+        if let Some(call) = call.filter(|call| call.lease != Lease::Shared) {
             self.tokens.release(call.reserved);
+            self.changed.remove(&id);
+            self.calls.remove(&id);
         }
     }
 
@@ -254,15 +254,13 @@ impl CallerUsage {
     pub(super) fn needs_sync(&self) -> bool {
         let mut calls = self.calls.values();
         self.is_behind
-            || self.tokens.unsettled() > 0
+            || self.tokens.own().unsettled() > 0
             || !self.ended.is_empty()
             || calls.any(|call| call.lease == Lease::Shared)
     }
 
-    /// Takes what the shared store has to take over.
-    ///
-    /// Its tokens are no longer counted here. What the store has counted is sent no second
-    /// time, even if nothing waits for the answer.
+    /// Takes what the shared store has to take over, until [`Self::finish_sync`] or
+    /// [`Self::undo_sync`].
     pub(super) fn take_sync(&mut self, scope: SyncScope) -> CallSync {
         let changed = mem::take(&mut self.changed);
         let ended = self.ended.len().min(MAX_ENDED);
@@ -274,7 +272,7 @@ impl CallerUsage {
         CallSync {
             live: self.calls.iter().filter_map(shared).collect(),
             ended: self.ended.drain(..ended).collect(),
-            spent: self.tokens.take_unsettled().min(MAX_SYNCED_TOKENS),
+            own: self.tokens.own(),
             debt_ns: self.rate.debt_ns(self.now_ns()),
             is_behind: self.is_behind,
             seen: self.tokens.seen(),
@@ -286,6 +284,7 @@ impl CallerUsage {
     /// with their ends.
     pub(super) fn finish_sync(&mut self, sync: &CallSync, seen: SeenTokens) {
         self.is_behind = false;
+        self.tokens.settle(sync.own);
         self.tokens.see(seen);
         let calls = &self.calls;
         let renewed = sync.live.iter().map(|(id, _)| *id);
@@ -293,10 +292,12 @@ impl CallerUsage {
             .extend(renewed.filter(|id| !calls.contains_key(id)));
     }
 
-    /// Counts the tokens of a sync that failed again. Its calls that have ended are left to
-    /// the ends of their leases.
+    /// Restores the calls of a sync that was not answered. Those that have ended beyond
+    /// [`MAX_ENDED`] are left to the ends of their leases.
     pub(super) fn undo_sync(&mut self, sync: &CallSync) {
-        self.tokens.spend(sync.spent);
+        let free = MAX_ENDED.saturating_sub(self.ended.len());
+        self.ended.extend(sync.ended.iter().take(free));
+        self.changed.extend(sync.live.iter().map(|(id, _)| *id));
     }
 
     fn now_ns(&self) -> u64 {

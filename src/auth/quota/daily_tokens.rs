@@ -1,10 +1,11 @@
 //! Tokens of one caller: spent in the day, and reserved by its calls in flight. Pure.
 
 use std::{
-    mem,
     num::NonZeroU64,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
+
+use uuid::Uuid;
 
 const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
 
@@ -24,8 +25,7 @@ pub(super) struct UtcDay {
 #[derive(Debug, Default)]
 pub(super) struct DailyTokens {
     shared: SeenTokens,
-    /// Tokens spent by this process that the shared store does not have.
-    unsettled: u64,
+    own: OwnTokens,
     /// Tokens reserved by calls in flight of this process.
     reserved: u64,
     day: u64,
@@ -43,6 +43,17 @@ pub(super) struct SeenTokens {
     pub(super) count: u64,
 }
 
+/// Tokens that this process has spent on a day. The shared store is sent their sum, so that it
+/// counts none twice if its answer is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct OwnTokens {
+    /// Identity of the sum.
+    pub(super) source: Uuid,
+    pub(super) spent: u64,
+    /// Tokens up to which the store has counted them, according to its answers.
+    pub(super) settled: u64,
+}
+
 /// Reason why tokens are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TokensRefused {
@@ -50,6 +61,23 @@ pub(super) enum TokensRefused {
     Spent,
     /// The rest is reserved by calls in flight.
     Reserved,
+}
+
+impl Default for OwnTokens {
+    fn default() -> Self {
+        Self {
+            source: Uuid::new_v4(),
+            spent: 0,
+            settled: 0,
+        }
+    }
+}
+
+impl OwnTokens {
+    /// Returns the tokens that the shared store may not have.
+    pub(super) const fn unsettled(&self) -> u64 {
+        self.spent.saturating_sub(self.settled)
+    }
 }
 
 impl UtcDay {
@@ -98,11 +126,12 @@ impl DailyTokens {
         own: u64,
     ) -> Result<(), TokensRefused> {
         let left = per_day.get().saturating_sub(self.shared.total) / replicas.max(1);
-        if self.unsettled >= left {
+        let unsettled = self.own.unsettled();
+        if unsettled >= left {
             return Err(TokensRefused::Spent);
         }
         let others = self.reserved.saturating_sub(own);
-        let used = self.unsettled.saturating_add(others);
+        let used = unsettled.saturating_add(others);
         if others > 0 && (used >= left || used.saturating_add(own) > left) {
             return Err(TokensRefused::Reserved);
         }
@@ -118,17 +147,20 @@ impl DailyTokens {
     }
 
     pub(super) const fn spend(&mut self, amount: u64) {
-        self.unsettled = self.unsettled.saturating_add(amount);
+        self.own.spent = self.own.spent.saturating_add(amount);
     }
 
-    /// Returns the tokens that the shared store does not have.
-    pub(super) const fn unsettled(&self) -> u64 {
-        self.unsettled
+    /// Returns the tokens that this process has spent.
+    pub(super) const fn own(&self) -> OwnTokens {
+        self.own
     }
 
-    /// Takes the tokens that the shared store does not have.
-    pub(super) const fn take_unsettled(&mut self) -> u64 {
-        mem::replace(&mut self.unsettled, 0)
+    /// Marks tokens of this process as counted by the shared store, unless they are of a day
+    /// before this one.
+    pub(super) fn settle(&mut self, sent: OwnTokens) {
+        if sent.source == self.own.source {
+            self.own.settled = self.own.settled.max(sent.spent);
+        }
     }
 
     /// Returns the tokens that all replicas had spent at the last answer of the store.
@@ -178,12 +210,31 @@ mod tests {
     }
 
     #[test]
+    fn tokens_are_unsettled_until_the_store_has_counted_them() {
+        let mut usage = DailyTokens::default();
+        usage.spend(5);
+        let first = usage.own();
+        usage.spend(3);
+        let second = usage.own();
+
+        usage.settle(second);
+        usage.settle(first);
+        usage.spend(1);
+
+        assert_eq!(usage.own().unsettled(), 1);
+        usage.begin_day(101, Instant::now());
+        usage.spend(7);
+        usage.settle(second);
+        assert_eq!(usage.own().unsettled(), 7);
+    }
+
+    #[test]
     fn a_clock_jump_neither_resets_the_usage_nor_locks_the_caller_out() {
         let start = Instant::now();
         let mut usage = DailyTokens::default();
         let on_day = |usage: &mut DailyTokens, day, now| {
             usage.begin_day(day, now);
-            usage.unsettled()
+            usage.own().unsettled()
         };
         assert_eq!(on_day(&mut usage, 100, start), 0);
         usage.spend(7);
@@ -218,7 +269,7 @@ mod tests {
         assert_eq!(rest, Duration::from_secs(3599));
         usage.spend(7);
         usage.begin_day(midnight.number, start + second + rest);
-        assert_eq!(usage.unsettled(), 0);
+        assert_eq!(usage.own().unsettled(), 0);
         let rest = usage.time_to_reset(midnight, start + HOUR);
         assert_eq!(rest, midnight.rest);
     }
@@ -256,7 +307,7 @@ mod tests {
     fn a_share_is_a_part_of_what_was_left() {
         let mut usage = DailyTokens::default();
         usage.spend(10);
-        assert_eq!(usage.take_unsettled(), 10);
+        usage.settle(usage.own());
         usage.see(seen(0, 40));
         assert_eq!(usage.check(per_day(100), 3, 0), Ok(()));
         usage.spend(19);

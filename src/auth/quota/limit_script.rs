@@ -4,7 +4,7 @@
 //! of its next request (seconds and nanoseconds), its calls in flight with their expiry
 //! (milliseconds), and its tokens: spent on a day, and reserved, in all and by call. Their
 //! count is known by its begin; `lost` are the tokens of the count before it, as far as
-//! replicas have seen them.
+//! replicas have seen them. A fourth key has those that one replica has spent on a day.
 
 use std::num::NonZeroU64;
 
@@ -24,18 +24,21 @@ const PREFIX: &str = "hookgate:limits:1";
 /// Time after which a call ends in Redis unless its replica renews it.
 pub(super) const LEASE_MS: u64 = 30_000;
 
+/// Beyond every limit, and exact in the numbers of Redis.
+const MAX_SYNCED_TOKENS: u64 = 1 << 42;
+
 /// Takes over the calls of a replica and the tokens that it has spent. Then, if `id` is not
 /// empty, it admits a request that exceeds no limit, and counts it. Returns a code, a number
 /// of seconds or nanoseconds, the tokens of the day, the identity of their count, and that day.
 const SCRIPT: &str = "
-local rate, calls, tokens = KEYS[1], KEYS[2], KEYS[3]
+local rate, calls, tokens, source = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease_ms, debt_ns, is_behind = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
-local spent_now, seen = tonumber(ARGV[4]), tonumber(ARGV[5])
-local seen_day, seen_count = tonumber(ARGV[6]), tonumber(ARGV[7])
-local ended, id, amount = tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10])
-local interval_ns, tolerance_ns = tonumber(ARGV[11]), tonumber(ARGV[12])
-local max_calls, per_day = tonumber(ARGV[13]), tonumber(ARGV[14])
-local first = 15
+local settled, sent, seen = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local seen_day, seen_count = tonumber(ARGV[7]), tonumber(ARGV[8])
+local ended, id, amount = tonumber(ARGV[9]), ARGV[10], tonumber(ARGV[11])
+local interval_ns, tolerance_ns = tonumber(ARGV[12]), tonumber(ARGV[13])
+local max_calls, per_day = tonumber(ARGV[14]), tonumber(ARGV[15])
+local first = 16
 
 local time = redis.call('TIME')
 local now_s, now_us = tonumber(time[1]), tonumber(time[2])
@@ -89,7 +92,16 @@ local function read_tokens()
   elseif seen_day == today and seen_count == count then
     spent = math.max(spent, seen)
   end
-  spent = spent + spent_now
+end
+
+local function take_over_tokens()
+  if sent <= settled then return end
+  -- A run whose answer was lost may have counted more than the replica has seen.
+  local counted = math.max(settled, tonumber(redis.call('HGET', source, 'spent') or 0))
+  if sent <= counted then return end
+  spent = spent + sent - counted
+  redis.call('HSET', source, 'spent', sent)
+  redis.call('PEXPIRE', source, keep_ms)
 end
 
 local function remove(ids)
@@ -140,9 +152,10 @@ local function admit(in_ns)
   return 0, 0
 end
 
-local has_calls = #ARGV >= first or spent_now > 0 or max_calls > 0 or per_day > 0
+local has_calls = #ARGV >= first or sent > settled or max_calls > 0 or per_day > 0
 if has_calls then
   read_tokens()
+  take_over_tokens()
   take_over_calls()
 end
 local in_ns = 0
@@ -217,11 +230,13 @@ pub(super) fn run(caller: &str, sync: &CallSync, request: Option<&AdmitArguments
         rate.map_or((0, 0), |rate| (rate.interval_ns, rate.tolerance_ns));
     let max_calls = request.and_then(|request| request.max_calls);
     let per_day = request.and_then(|request| request.per_day);
-    let mut call = ScriptCall::new(keys(caller))
+    let own = sync.own;
+    let mut call = ScriptCall::new(keys(caller, own.source))
         .arg(LEASE_MS)
         .arg(sync.debt_ns)
         .arg(u8::from(sync.is_behind))
-        .arg(sync.spent)
+        .arg(own.settled.min(MAX_SYNCED_TOKENS))
+        .arg(own.spent.min(MAX_SYNCED_TOKENS))
         .arg(sync.seen.total)
         .arg(sync.seen.day)
         .arg(sync.seen.count)
@@ -241,9 +256,11 @@ pub(super) fn run(caller: &str, sync: &CallSync, request: Option<&AdmitArguments
     call
 }
 
-/// Returns the keys of a caller. Redis Cluster keeps all keys with one hash tag together.
-pub fn keys(caller: &str) -> [String; 3] {
-    ["rate", "calls", "tokens"].map(|limit| format!("{PREFIX}:{{{caller}}}:{limit}"))
+/// Returns the keys of a caller, whose replica counts its tokens as `source`. Redis Cluster keeps
+/// all keys with one hash tag together.
+pub fn keys(caller: &str, source: Uuid) -> [String; 4] {
+    let source = format!("spent:{}", source.simple());
+    ["rate", "calls", "tokens", &source].map(|limit| format!("{PREFIX}:{{{caller}}}:{limit}"))
 }
 
 impl FromRedisValue for LimitsAnswer {

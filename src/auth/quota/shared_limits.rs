@@ -9,7 +9,8 @@ use std::sync::{
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::{
-    caller_usage::{CallerUsage, SyncScope},
+    caller_usage::{CallSync, CallerUsage, SyncScope},
+    daily_tokens::SeenTokens,
     limit_script::{Admission, AdmitArguments, LimitsAnswer, limit_script, run},
 };
 use crate::{
@@ -50,6 +51,13 @@ pub enum LossMode {
     Unlimited,
     /// By refusing all requests.
     Refused,
+}
+
+/// Sync that the store has not answered. Undone when it is dropped.
+struct PendingSync<'a> {
+    usage: &'a Mutex<CallerUsage>,
+    sync: CallSync,
+    is_answered: bool,
 }
 
 impl SharedLimits {
@@ -100,7 +108,8 @@ impl SharedLimits {
     }
 
     /// Writes the calls and tokens of the caller with this key that Redis does not have, and
-    /// asks for a request if there is one; `None` if Redis is unavailable.
+    /// asks for a request if there is one; `None` if Redis is unavailable. What was not answered,
+    /// also because the future was dropped, is written again by a later sync.
     pub(super) async fn sync(
         &self,
         caller: &str,
@@ -108,19 +117,18 @@ impl SharedLimits {
         scope: SyncScope,
         request: Option<&AdmitArguments>,
     ) -> Option<Admission> {
-        let sync = usage.lock().take_sync(scope);
-        if sync.is_empty() && request.is_none() {
+        let pending = PendingSync::take(usage, scope);
+        if pending.sync.is_empty() && request.is_none() {
             return Some(Admission::Admitted);
         }
-        let call = run(caller, &sync, request);
+        let call = run(caller, &pending.sync, request);
         let connection = &self.fleet.connection;
         let answer: Option<LimitsAnswer> = connection.run_script(&self.script, &call).await;
         let Some(answer) = answer else {
             self.lose();
-            usage.lock().undo_sync(&sync);
             return None;
         };
-        usage.lock().finish_sync(&sync, answer.seen);
+        pending.finish(answer.seen);
         Some(answer.admission)
     }
 
@@ -133,5 +141,28 @@ impl SharedLimits {
     pub(super) fn recover(&self) {
         self.gauge.set(1);
         self.is_lost.store(false, Ordering::Relaxed);
+    }
+}
+
+impl<'a> PendingSync<'a> {
+    fn take(usage: &'a Mutex<CallerUsage>, scope: SyncScope) -> Self {
+        Self {
+            sync: usage.lock().take_sync(scope),
+            usage,
+            is_answered: false,
+        }
+    }
+
+    fn finish(mut self, seen: SeenTokens) {
+        self.is_answered = true;
+        self.usage.lock().finish_sync(&self.sync, seen);
+    }
+}
+
+impl Drop for PendingSync<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.usage.lock().undo_sync(&self.sync);
+        }
     }
 }

@@ -99,7 +99,7 @@ impl SyncQueue {
             limits.sync(&key, &usage, scope, None).await.is_some()
         });
         let written = written.buffer_unordered(MAX_CONCURRENT_SYNCS);
-        // None is dropped before its end: it would not restore the tokens that it took.
+        // Each is polled to its end: a dropped one would be repeated by the next sync.
         let all_written = written.fold(true, async |all, is_written| all && is_written);
         all_written.await
     }

@@ -4,6 +4,7 @@ use std::{
     collections::HashSet,
     env, fs,
     io::Write,
+    net::{Ipv4Addr, TcpListener},
     path::Path,
     sync::{
         Arc,
@@ -16,8 +17,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::hash;
-use crate::harness::{Agent, ServerProcess, Upstream, hookgate, prompt};
+use super::{hash, kinds};
+use crate::harness::{Agent, ServerProcess, Upstream, decision_log, hookgate, prompt};
 
 /// Number of kills, unless `HOOKGATE_KILLS` sets another.
 const ROUNDS: u64 = 12;
@@ -86,10 +87,7 @@ async fn every_call_that_upstream_received_is_logged_despite_kills() {
         }
     }
 
-    let mut served = serve(&config);
-    served.addr();
-    served.terminate();
-    served.ended(Duration::from_secs(10));
+    start_and_stop(&config);
     let verified = chained_log::verify(&log).unwrap_or_else(|error| panic!("{error}"));
     // A gateway that starts later cannot add the lines that a killed one did not write.
     let (logged, seen) = (logged_hashes(&log), upstream.requests());
@@ -104,6 +102,46 @@ async fn every_call_that_upstream_received_is_logged_despite_kills() {
     let mut report = std::io::stderr().lock();
     let lines = verified.lines;
     writeln!(report, "{rounds} kills, {seen} calls, {lines} lines").unwrap();
+}
+
+#[tokio::test]
+async fn a_start_that_fails_leaves_an_incomplete_line_to_the_next_start() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (config, log) = (path("hookgate.yaml"), path("audit.jsonl"));
+    let text = "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\n\
+                upstreams: { gemini: { url: \"http://127.0.0.1:9\" } }\n\
+                audit: { path: audit.jsonl }\n";
+    fs::write(&config, text).unwrap();
+    start_and_stop(&config);
+    let torn = "{\"seq\":3,\"prev\":\"0123";
+    let before = fs::read_to_string(&log).unwrap() + torn;
+    fs::write(&log, &before).unwrap();
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+
+    let serve = ["serve", "--listen", &listen, "--config"];
+    let failed = hookgate(&serve).arg(&config).output().unwrap();
+
+    assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+    assert_eq!(fs::read_to_string(&log).unwrap(), before);
+    start_and_stop(&config);
+    let lines = decision_log(&log);
+    assert_eq!(
+        kinds(&lines),
+        ["start", "stop", "repaired", "start", "stop"]
+    );
+    assert_eq!(lines[2]["file"], "audit.jsonl.torn-3");
+    let aside = fs::read_to_string(path("audit.jsonl.torn-3")).unwrap();
+    assert_eq!(aside, torn);
+}
+
+/// Starts a gateway and shuts it down.
+fn start_and_stop(config: &Path) {
+    let mut served = serve(config);
+    served.addr();
+    served.terminate();
+    served.ended(Duration::from_secs(10));
 }
 
 /// Appends the beginning of a line that no call waited for. A crash of the machine may leave one;

@@ -3,6 +3,7 @@
 mod config_errors;
 mod endpoints;
 mod outages;
+mod reloads;
 
 use std::{
     io::Read,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 
 use super::{agent, config, replica, replicas, until_metric, until_ready_contains};
-use crate::harness::{Redis, TestGateway, Upstream, assert_refused, prompt};
+use crate::harness::{Redis, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, prompt};
 
 async fn statuses(gate: &TestGateway, requests: usize) -> Vec<u16> {
     let body = prompt("hi");
@@ -26,7 +26,7 @@ async fn without_redis_each_gateway_applies_its_share_until_redis_is_back() {
     let gates = replicas(&upstream, &redis, &callers).await;
     until_ready_contains(&gates[0], "caller limits shared").await;
     // Each gateway has read the heartbeats of the other two.
-    let deadline = Instant::now() + crate::harness::TEST_TIMEOUT;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !redis
         .ask("ZCARD hookgate:fleet:1:{replicas}:seen")
         .starts_with(":3")
@@ -145,6 +145,29 @@ async fn calls_wait_less_than_1500_ms_for_a_redis_that_hangs() {
     assert_eq!(first, 5);
     assert!(elapsed < Duration::from_millis(1500), "{elapsed:?}");
     until_metric(&gate.operator(), "hookgate_limits_shared", 1).await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_refused_while_redis_hangs_does_not_count_afterwards() {
+    let (upstream, redis) = (Upstream::mock().await, Redis::start());
+    let limits = ", in_flight: 1, tokens_per_day: 1000000";
+    let callers = config(&[("team-a", limits)], ", on_store_loss: closed");
+    let gate = replica(&upstream, &redis, &callers).await;
+    until_metric(&gate.operator(), "hookgate_limits_shared", 1).await;
+    assert_eq!(statuses(&gate, 1).await, [200]);
+
+    redis.hang();
+    let refused = statuses(&gate, 1).await;
+    redis.resume(); // Redis admits the request now
+    until_metric(&gate.operator(), "hookgate_limits_shared", 1).await;
+
+    assert_eq!(refused, [503]);
+    // Sooner than its lease ends.
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    while statuses(&gate, 1).await != [200] {
+        assert!(Instant::now() < deadline, "the refused request counts");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use governor::{
 use hookgate::auth::{limit_keys, limit_script};
 use proptest::{prelude::*, test_runner::TestRunner};
 use redis::aio::MultiplexedConnection;
+use uuid::Uuid;
 
 use crate::harness::Redis;
 
@@ -35,9 +36,10 @@ async fn run_at(
     let now = format!("{{ {}, {} }}", now_us / 1_000_000, now_us % 1_000_000);
     let script = script.replace(clock, &now);
     let mut command = redis::cmd("EVAL");
-    command.arg(script).arg(3).arg(&limit_keys(caller));
+    command.arg(script).arg(4);
+    command.arg(&limit_keys(caller, Uuid::new_v4()));
     // The lease, the local counts, the request and its tokens, the limits.
-    command.arg(30_000).arg(&[0, 0, spent, 0, 0, 0, 0]);
+    command.arg(30_000).arg(&[0, 0, 0, spent, 0, 0, 0, 0]);
     command.arg("id").arg(0).arg(&limits);
     let (code, wait, _spent, _count, _day): (u8, u64, u64, u64, u64) =
         command.query_async(redis).await.unwrap();

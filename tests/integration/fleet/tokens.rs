@@ -27,6 +27,27 @@ async fn costly(tokens: u64) -> Upstream {
     Upstream::with(move |_| respond(200, "application/json", answer.clone())).await
 }
 
+/// An upstream whose responses cost 30 tokens and end after a delay.
+async fn slow(delay: Duration) -> Upstream {
+    let upstream = Upstream::with(move |_| {
+        let answer = json!({ "usageMetadata": { "totalTokenCount": 30 } }).to_string();
+        let body = stream::once(async move {
+            tokio::time::sleep(delay).await;
+            Ok::<_, Infallible>(answer)
+        });
+        respond(200, "application/json", Body::from_stream(body))
+    });
+    upstream.await
+}
+
+/// Suspends Redis as soon as an upstream has received this number of requests.
+async fn hang_after(upstream: &Upstream, requests: usize, redis: &Redis) {
+    while upstream.requests().len() < requests {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    redis.hang();
+}
+
 /// The tokens that Redis has counted for all callers.
 fn spent(redis: &Redis) -> u64 {
     let keys = redis.ask("KEYS hookgate:limits:*:tokens");
@@ -131,19 +152,8 @@ async fn tokens_of_all_callers_that_are_written_when_redis_fails_are_kept() {
         .iter()
         .map(|name| (name.as_str(), ", tokens_per_day: 1000"))
         .collect();
-    let (delay, mut redis) = (
-        Duration::from_millis(300),
-        Redis::with(&["--appendonly", "yes"]),
-    );
-    let upstream = Upstream::with(move |_| {
-        let answer = json!({ "usageMetadata": { "totalTokenCount": 30 } }).to_string();
-        let body = stream::once(async move {
-            tokio::time::sleep(delay).await;
-            Ok::<_, Infallible>(answer)
-        });
-        respond(200, "application/json", Body::from_stream(body))
-    });
-    let upstream = upstream.await;
+    let mut redis = Redis::with(&["--appendonly", "yes"]);
+    let upstream = slow(Duration::from_millis(300)).await;
     let gate = replica(&upstream, &redis, &config(&budgets, "")).await;
     until_metric(&gate.operator(), "hookgate_limits_shared", 1).await;
 
@@ -151,12 +161,7 @@ async fn tokens_of_all_callers_that_are_written_when_redis_fails_are_kept() {
     let calls = names
         .iter()
         .map(|name| async { agent(&gate, name).generate("m", &body).await });
-    let hung = async {
-        while upstream.requests().len() < CALLERS {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        redis.hang();
-    };
+    let hung = hang_after(&upstream, CALLERS, &redis);
     let (answers, ()) = tokio::join!(join_all(calls), hung);
     assert!(answers.iter().all(|answer| answer.status == 200));
     until_metric(&gate.operator(), "hookgate_limits_shared", 0).await;
@@ -164,4 +169,23 @@ async fn tokens_of_all_callers_that_are_written_when_redis_fails_are_kept() {
     redis.restart();
 
     until_spent(&redis, 30 * CALLERS as u64).await;
+}
+
+#[tokio::test]
+async fn tokens_that_redis_counts_after_the_timeout_of_the_gateway_count_once() {
+    // The tokens are sent before a heartbeat fails.
+    let (upstream, redis) = (slow(Duration::from_millis(100)).await, Redis::start());
+    let limits = config(&[("team-a", ", tokens_per_day: 1000")], "");
+    let gate = replica(&upstream, &redis, &limits).await;
+    until_metric(&gate.operator(), "hookgate_limits_shared", 1).await;
+
+    let (agent, body) = (agent(&gate, "team-a"), prompt("hi"));
+    let call = agent.generate("m", &body);
+    let (answer, ()) = tokio::join!(call, hang_after(&upstream, 1, &redis));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    until_metric(&gate.operator(), "hookgate_limits_shared", 0).await;
+    redis.resume(); // Redis counts the tokens now
+    until_metric(&gate.operator(), "hookgate_limits_shared", 1).await;
+
+    until_spent(&redis, 30).await;
 }

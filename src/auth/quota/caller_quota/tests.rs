@@ -102,22 +102,58 @@ fn only_admitted_calls_are_renewed() {
     usage.begin_call(id, 0, Lease::Requested);
     assert!(usage.take_sync(SyncScope::All).is_empty());
 
-    usage.admit_call(id);
+    usage.share_call(id);
 
     assert_eq!(usage.take_sync(SyncScope::All).live, [(id, 0)]);
 }
 
 #[test]
-fn tokens_are_sent_once_unless_that_fails() {
+fn tokens_are_sent_until_the_store_has_answered() {
     let (mut usage, id) = (CallerUsage::default(), Uuid::new_v4());
     usage.spend(id, 7);
     let sync = usage.take_sync(SyncScope::Changes);
-    assert_eq!(sync.spent, 7);
-    assert_eq!(usage.take_sync(SyncScope::Changes).spent, 0);
+    usage.undo_sync(&sync);
+
+    let again = usage.take_sync(SyncScope::Changes);
+
+    assert_eq!((sync.own, again.own.unsettled()), (again.own, 7));
+    usage.finish_sync(&again, SeenTokens::default());
+    assert!(usage.take_sync(SyncScope::Changes).is_empty());
+}
+
+#[test]
+fn calls_are_sent_again_if_the_store_does_not_answer() {
+    let (mut usage, ids) = (CallerUsage::default(), [Uuid::new_v4(), Uuid::new_v4()]);
+    for id in ids {
+        usage.begin_call(id, 9, Lease::Requested);
+        usage.share_call(id);
+        usage.spend(id, 1);
+    }
+    usage.end_call(ids[0]);
+    let sync = usage.take_sync(SyncScope::Changes);
+    assert!(usage.take_sync(SyncScope::Changes).live.is_empty());
 
     usage.undo_sync(&sync);
 
-    assert_eq!(usage.take_sync(SyncScope::Changes).spent, 7);
+    let again = usage.take_sync(SyncScope::Changes);
+    assert_eq!((again.ended, again.live), (vec![ids[0]], sync.live));
+}
+
+#[test]
+fn a_refused_call_ends_like_others_if_the_store_may_have_it() {
+    for (is_shared, ended) in [(false, 0), (true, 1)] {
+        let (mut usage, id) = (CallerUsage::default(), Uuid::new_v4());
+        usage.begin_call(id, 5, Lease::Requested);
+        if is_shared {
+            usage.share_call(id);
+        }
+
+        usage.cancel_call(id);
+        usage.end_call(id);
+
+        assert_eq!(usage.take_sync(SyncScope::Changes).ended.len(), ended);
+        assert_eq!(usage.reserved_by(id), 0);
+    }
 }
 
 #[test]
@@ -135,7 +171,7 @@ fn calls_without_a_shared_store_leave_nothing_behind() {
 fn a_call_that_ends_while_it_is_renewed_ends_once_more() {
     let (mut usage, id) = (CallerUsage::default(), Uuid::new_v4());
     usage.begin_call(id, 0, Lease::Requested);
-    usage.admit_call(id);
+    usage.share_call(id);
     let renewal = usage.take_sync(SyncScope::All);
     usage.end_call(id);
     assert_eq!(usage.take_sync(SyncScope::Changes).ended, [id]);
@@ -152,7 +188,7 @@ fn ended_calls_that_wait_for_the_shared_store_are_bounded_while_it_is_unavailabl
         let id = Uuid::new_v4();
         usage.begin_call(id, 0, Lease::Requested);
         usage.fall_behind();
-        usage.admit_call(id);
+        usage.share_call(id);
         usage.end_call(id);
     }
 
