@@ -238,13 +238,15 @@ impl AgentReport {
         output: &mut Map<String, Value>,
         specific: &mut Map<String, Value>,
     ) {
-        let denial = (answer.decision() == Some("deny")).then(|| answer.reason());
+        let is_denied = answer.decision() == Some("deny");
+        // The reason of a masked result has the added context behind the edit.
         let edit = answer.specific("updatedToolOutput").and_then(Value::as_str);
-        let Some(text) = denial.clone().or_else(|| edit.map(str::to_owned)) else {
+        let denial = || is_denied.then(|| answer.reason());
+        let Some(text) = edit.map(str::to_owned).or_else(denial) else {
             return;
         };
         // Codex replaces a result by the reason of a block, and in no other way.
-        if denial.is_some() || self.agent == ReportingAgent::Codex {
+        if is_denied || self.agent == ReportingAgent::Codex {
             output.insert("decision".to_owned(), json!("block"));
             output.insert("reason".to_owned(), json!(text));
         }

@@ -423,6 +423,40 @@ async fn a_masked_name_of_a_field_leaves_the_result() {
 }
 
 #[tokio::test]
+async fn a_masked_result_is_replaced_also_beside_added_context() {
+    let upstream = Upstream::mock().await;
+    let context = json!({ "hookSpecificOutput": { "additionalContext": "CTX" } });
+    let hooks = hook::config(&[("AfterTool", hook::printing("context", &context))]);
+    let config = format!("policies: [{{ policy: redact, detect: [email] }}]\n{hooks}");
+    let gate = TestGateway::start(&upstream, &config).await;
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let image = json!({ "type": "image", "source": { "type": "base64", "data": "aGk=" } });
+    for result in [
+        json!({ "filenames": ["ann@example.com", "b"], "numFiles": 2 }),
+        json!({ "stdout": "a", "stderr": "", "note": "ann@example.com" }),
+        json!([text("to ann@example.com\nb\nc"), image, text("d")]),
+    ] {
+        let event = ran("Glob", &result);
+
+        let output_of_claude = output(&gate, "claude", &event).await;
+        let output_of_codex = output(&gate, "codex", &event).await;
+
+        let masked = result
+            .to_string()
+            .replace("ann@example.com", "[REDACTED:email]");
+        let masked: Value = serde_json::from_str(&masked).unwrap();
+        let specific = &output_of_claude["hookSpecificOutput"];
+        assert_eq!(specific["updatedToolOutput"], masked);
+        for output in [output_of_claude, output_of_codex] {
+            let reason = output["reason"].as_str().unwrap();
+            assert!(reason.contains("[REDACTED:email]"), "{reason}");
+            assert!(!reason.contains("CTX"), "{reason}");
+            assert_eq!(output["hookSpecificOutput"]["additionalContext"], "CTX");
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_user_is_asked_about_the_edited_arguments() {
     let upstream = Upstream::mock().await;
     let edit = json!({ "hookSpecificOutput": { "tool_input": { "command": "ls -l" } } });
