@@ -457,6 +457,66 @@ async fn a_masked_result_is_replaced_also_beside_added_context() {
 }
 
 #[tokio::test]
+async fn a_result_without_a_place_for_its_mask_loses_its_content() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: redact, detect: [email, card] }]\n";
+    let gate = TestGateway::start(&upstream, config).await;
+    let number = 4_111_111_111_111_111_u64;
+    for (result, reason, claude) in [
+        (
+            json!({ "ann@example.com": ["x"], "mode": "m" }),
+            json!("{\"[REDACTED:email]\":[\"x\"],\"mode\":\"m\"}"),
+            json!({ "mode": "m" }),
+        ),
+        (
+            json!({ "filenames": ["x"], "card": number, "mode": "m", "numFiles": 1 }),
+            json!("{\"filenames\":[\"x\"],\"card\":[REDACTED:card],\"mode\":\"m\",\"numFiles\":1}"),
+            json!({ "filenames": [], "card": 0, "mode": "m", "numFiles": 1 }),
+        ),
+        (
+            json!({ "card": number, "url": "ann@example.com" }),
+            json!("{\"card\":[REDACTED:card],\"url\":\"[REDACTED:email]\"}"),
+            json!({ "card": 0, "url": "" }),
+        ),
+        (json!(number), json!("[REDACTED:card]"), json!(0)),
+    ] {
+        let output = output(&gate, "claude", &ran("Glob", &result)).await;
+
+        let updated = &output["hookSpecificOutput"]["updatedToolOutput"];
+        assert_eq!((updated, &output["reason"]), (&claude, &reason));
+    }
+}
+
+#[tokio::test]
+async fn a_result_without_a_text_is_hidden_and_the_text_is_the_reason() {
+    let result = json!({ "filenames": ["a", "b"], "numFiles": 2, "mode": "m" });
+    let denial = json!({ "decision": "deny", "reason": "hidden" });
+    let edit = json!({ "hookSpecificOutput": { "updatedToolOutput": "hidden" } });
+    for (protocol, event, printed) in [
+        ("gemini", "AfterTool", denial),
+        ("claude", "PostToolUse", edit),
+    ] {
+        let upstream = Upstream::mock().await;
+        let group = json!({ "hooks": [hook::printing("guard", &printed)] });
+        let settings = json!({ "hooks": { event: [group] } }).to_string();
+        let file = json!({ "path": "settings.json", "protocol": protocol });
+        let config = format!("hook_files: [{file}]\n");
+        let files = [("settings.json", settings.as_str())];
+        let gate = TestGateway::with_files(&upstream, &config, &files).await;
+
+        let output = output(&gate, "claude", &ran("Glob", &result)).await;
+
+        let hidden = json!({ "filenames": [], "numFiles": 2, "mode": "m" });
+        let expected = json!({
+            "decision": "block",
+            "reason": "hidden",
+            "hookSpecificOutput": { "updatedToolOutput": hidden, "hookEventName": "PostToolUse" },
+        });
+        assert_eq!(output, expected, "{protocol}");
+    }
+}
+
+#[tokio::test]
 async fn the_user_is_asked_about_the_edited_arguments() {
     let upstream = Upstream::mock().await;
     let edit = json!({ "hookSpecificOutput": { "tool_input": { "command": "ls -l" } } });
