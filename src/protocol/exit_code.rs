@@ -8,7 +8,7 @@ use super::{
     process_output::{ProcessExit, ProcessOutput},
 };
 use crate::event::{
-    Decision, Diagnostic, DiagnosticCode, EventName, HookOutput, HookResult, HookStatus,
+    Decision, Diagnostic, DiagnosticCode, EventName, HookOutput, HookResult, HookStatus, OutputPart,
 };
 
 /// Exit code of a refusal.
@@ -38,12 +38,15 @@ impl OutputReader {
 /// Interprets an exited hook process of a protocol that cannot replace the result of a tool.
 pub(super) fn read(process: &ProcessOutput, event: EventName) -> HookResult {
     let mut result = read_translated(process, event, |_, _| ());
-    let replacement = result.output.specific("updatedToolOutput");
-    if event == EventName::AfterTool && replacement.is_some_and(|value| !value.is_null()) {
-        let ignored = "no effect in this protocol: `hookSpecificOutput.updatedToolOutput`";
-        result
-            .diagnostics
-            .push(DiagnosticCode::UnknownKey.with(ignored));
+    if event == EventName::AfterTool {
+        for field in OutputPart::ToolResult.specific_fields() {
+            let replacement = result.output.specific(field);
+            if replacement.is_some_and(|value| !value.is_null()) {
+                let ignored = format!("no effect in this protocol: `hookSpecificOutput.{field}`");
+                let ignored = DiagnosticCode::UnknownKey.with(ignored);
+                result.diagnostics.push(ignored);
+            }
+        }
     }
     result
 }
@@ -117,7 +120,7 @@ fn text_diagnostics(text: &str) -> Vec<Diagnostic> {
 /// A refusal by exit code is final: a decision on standard output cannot revoke
 /// it, but the other fields count.
 fn blocked(stdout: &str, stderr: &str, reader: OutputReader) -> HookResult {
-    let (mut output, text, diagnostics) = match parse(stdout) {
+    let (mut output, text, mut diagnostics) = match parse(stdout) {
         ParsedOutput::Object(fields) => {
             let (output, diagnostics) = reader.read(fields);
             (output, "", diagnostics)
@@ -133,6 +136,10 @@ fn blocked(stdout: &str, stderr: &str, reader: OutputReader) -> HookResult {
     let reason = reasons.into_iter().find(|reason| !trim(reason).is_empty());
     output.reason = Some(reason.unwrap_or(NO_BLOCK_REASON).to_owned());
     output.decision = Some(Decision::Deny);
+    if !reader.event.honours(OutputPart::Flow) {
+        let ignored = format!("no effect on {}: exit code {EXIT_BLOCK}", reader.event);
+        diagnostics.push(DiagnosticCode::UnknownKey.with(ignored));
+    }
     HookResult {
         status: HookStatus::Block,
         output,

@@ -37,7 +37,7 @@ pub enum OutputPart {
 
 impl OutputPart {
     /// Returns its fields in `hookSpecificOutput`.
-    pub(super) const fn specific_fields(self) -> &'static [&'static str] {
+    pub const fn specific_fields(self) -> &'static [&'static str] {
         match self {
             Self::Flow | Self::SystemMessage | Self::SuppressOutput | Self::AppendedText => &[],
             Self::Ask => &["permissionDecision", "permissionDecisionReason"],
