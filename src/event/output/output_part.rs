@@ -26,8 +26,8 @@ pub enum OutputPart {
     ResponseEdit,
     /// `tool_input`, merged by key.
     ToolInput,
-    /// `toolConfig`: the stricter mode, `AUTO` if none is given; all names, and if a
-    /// bundle is locked those of both.
+    /// `toolConfig`: the stricter mode, `AUTO` if none is given; all names; of a locked
+    /// bundle and the others, only the names that both have.
     ToolSelection,
     /// `updatedToolOutput` of some protocols; the last one.
     ToolResult,
