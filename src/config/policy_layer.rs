@@ -25,7 +25,7 @@ pub(super) const BUNDLE_SETTINGS: [&str; 12] = [
     "coverage",
 ];
 
-/// Settings of a bundle below another one. The others apply to all layers.
+/// Settings of a bundle behind the locked one. The others apply to all layers.
 pub(super) const UNLOCKED_SETTINGS: [&str; 4] = ["policies", "hooks", "hooksConfig", "hook_files"];
 
 /// A folder with the files of a bundle. The first layer is locked above those after it.

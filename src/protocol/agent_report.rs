@@ -238,21 +238,26 @@ impl AgentReport {
         output: &mut Map<String, Value>,
         specific: &mut Map<String, Value>,
     ) {
-        let denial = (answer.decision() == Some("deny")).then(|| answer.reason());
+        let is_denied = answer.decision() == Some("deny");
+        // The reason of a masked result has the added context behind the edit.
         let edit = answer.specific("updatedToolOutput").and_then(Value::as_str);
-        let Some(text) = denial.clone().or_else(|| edit.map(str::to_owned)) else {
+        let denial = || is_denied.then(|| answer.reason());
+        let Some(text) = edit.map(str::to_owned).or_else(denial) else {
             return;
         };
+        let original = self.input.get("tool_response").unwrap_or(&Value::Null);
         // Codex replaces a result by the reason of a block, and in no other way.
-        if denial.is_some() || self.agent == ReportingAgent::Codex {
+        let shaped = match self.agent {
+            ReportingAgent::Claude => tool_result::in_shape_of(original, &text),
+            ReportingAgent::Codex => None,
+        };
+        let shows_text = |shaped| tool_result::text(shaped) == text;
+        if is_denied || !shaped.as_ref().is_some_and(shows_text) {
             output.insert("decision".to_owned(), json!("block"));
             output.insert("reason".to_owned(), json!(text));
         }
-        if self.agent == ReportingAgent::Claude {
-            let original = self.input.get("tool_response").unwrap_or(&Value::Null);
-            if let Some(shaped) = tool_result::in_shape_of(original, &text) {
-                specific.insert("updatedToolOutput".to_owned(), shaped);
-            }
+        if let Some(shaped) = shaped {
+            specific.insert("updatedToolOutput".to_owned(), shaped);
         }
     }
 

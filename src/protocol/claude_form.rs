@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
-    exit_code,
+    exit_code::{self, OutputReader},
     process_output::{ProcessExit, ProcessOutput},
     tool_result,
 };
@@ -103,8 +103,17 @@ fn name_of(event: EventName, is_sub_agent: bool, aliases: &[EventAlias]) -> &'st
 ///
 /// Plain text on standard output is context on the events of prompts and sessions, and
 /// for debug logs only on others.
-pub(super) fn read(output: &ProcessOutput, event: EventName) -> HookResult {
-    let mut result = exit_code::read_translated(output, event, translate);
+pub(super) fn read(
+    output: &ProcessOutput,
+    event: EventName,
+    is_json: fn(&str) -> bool,
+) -> HookResult {
+    let reader = OutputReader {
+        event,
+        translate,
+        is_json,
+    };
+    let mut result = exit_code::read_translated(output, reader);
     drop_unusable_results(&mut result);
     let mut diagnostics = result.diagnostics.iter();
     let is_text = diagnostics.any(|diagnostic| diagnostic.code == DiagnosticCode::PlainText);
@@ -194,7 +203,8 @@ mod tests {
     use crate::event::{Decision, HookStatus};
 
     fn read_text(stdout: &str, event: EventName) -> HookResult {
-        read(&ProcessOutput::success(stdout.as_bytes().to_vec()), event)
+        let output = ProcessOutput::success(stdout.as_bytes().to_vec());
+        read(&output, event, |text| text.starts_with('{'))
     }
 
     #[test]

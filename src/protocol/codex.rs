@@ -70,7 +70,8 @@ impl Protocol for CodexProtocol {
     }
 
     fn read(&self, output: &ProcessOutput, event: EventName) -> HookResult {
-        claude_form::read(output, event)
+        // A string may hold an object with a denial.
+        claude_form::read(output, event, |text| text.starts_with(['{', '[', '"']))
     }
 
     fn interpret(&self, result: &mut HookResult, event: Event<'_>) {

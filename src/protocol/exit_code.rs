@@ -8,7 +8,7 @@ use super::{
     process_output::{ProcessExit, ProcessOutput},
 };
 use crate::event::{
-    Decision, Diagnostic, DiagnosticCode, EventName, HookOutput, HookResult, HookStatus,
+    Decision, Diagnostic, DiagnosticCode, EventName, HookOutput, HookResult, HookStatus, OutputPart,
 };
 
 /// Exit code of a refusal.
@@ -21,11 +21,14 @@ const MAX_SEARCHED_OBJECTS: usize = 16;
 /// Reason of a refusal without any output.
 const NO_BLOCK_REASON: &str = "Hook exited with code 2 without an error message";
 
-/// The event of an output, and the fields of a protocol written as those of `gemini`.
+/// The event of an output, and how a protocol differs from `gemini`.
 #[derive(Debug, Clone, Copy)]
-struct OutputReader {
-    event: EventName,
-    translate: fn(&mut Map<String, Value>, EventName),
+pub(super) struct OutputReader {
+    pub(super) event: EventName,
+    /// Writes the protocol's fields as those of `gemini`.
+    pub(super) translate: fn(&mut Map<String, Value>, EventName),
+    /// Returns whether output without a JSON object is invalid, and not text.
+    pub(super) is_json: fn(&str) -> bool,
 }
 
 impl OutputReader {
@@ -37,24 +40,27 @@ impl OutputReader {
 
 /// Interprets an exited hook process of a protocol that cannot replace the result of a tool.
 pub(super) fn read(process: &ProcessOutput, event: EventName) -> HookResult {
-    let mut result = read_translated(process, event, |_, _| ());
-    let replacement = result.output.specific("updatedToolOutput");
-    if event == EventName::AfterTool && replacement.is_some_and(|value| !value.is_null()) {
-        let ignored = "no effect in this protocol: `hookSpecificOutput.updatedToolOutput`";
-        result
-            .diagnostics
-            .push(DiagnosticCode::UnknownKey.with(ignored));
+    let reader = OutputReader {
+        event,
+        translate: |_, _| (),
+        is_json: |_| true,
+    };
+    let mut result = read_translated(process, reader);
+    if event == EventName::AfterTool {
+        for field in OutputPart::ToolResult.specific_fields() {
+            let replacement = result.output.specific(field);
+            if replacement.is_some_and(|value| !value.is_null()) {
+                let ignored = format!("no effect in this protocol: `hookSpecificOutput.{field}`");
+                let ignored = DiagnosticCode::UnknownKey.with(ignored);
+                result.diagnostics.push(ignored);
+            }
+        }
     }
     result
 }
 
 /// Interprets an exited hook process whose JSON output is translated first.
-pub(super) fn read_translated(
-    process: &ProcessOutput,
-    event: EventName,
-    translate: fn(&mut Map<String, Value>, EventName),
-) -> HookResult {
-    let reader = OutputReader { event, translate };
+pub(super) fn read_translated(process: &ProcessOutput, reader: OutputReader) -> HookResult {
     let stdout = String::from_utf8_lossy(&process.stdout);
     let stderr = String::from_utf8_lossy(&process.stderr);
     let (stdout, stderr) = (trim(&stdout), trim(&stderr));
@@ -69,7 +75,13 @@ pub(super) fn read_translated(
 }
 
 fn succeeded(stdout: &str, reader: OutputReader) -> HookResult {
-    let (output, diagnostics) = match parse(stdout) {
+    let parsed = match parse(stdout) {
+        ParsedOutput::NonObject | ParsedOutput::Malformed if !(reader.is_json)(stdout) => {
+            ParsedOutput::PlainText
+        }
+        parsed => parsed,
+    };
+    let (output, diagnostics) = match parsed {
         ParsedOutput::Empty => (HookOutput::default(), vec![]),
         ParsedOutput::Object(fields) => reader.read(fields),
         ParsedOutput::NonObject => {
@@ -117,7 +129,7 @@ fn text_diagnostics(text: &str) -> Vec<Diagnostic> {
 /// A refusal by exit code is final: a decision on standard output cannot revoke
 /// it, but the other fields count.
 fn blocked(stdout: &str, stderr: &str, reader: OutputReader) -> HookResult {
-    let (mut output, text, diagnostics) = match parse(stdout) {
+    let (mut output, text, mut diagnostics) = match parse(stdout) {
         ParsedOutput::Object(fields) => {
             let (output, diagnostics) = reader.read(fields);
             (output, "", diagnostics)
@@ -133,6 +145,10 @@ fn blocked(stdout: &str, stderr: &str, reader: OutputReader) -> HookResult {
     let reason = reasons.into_iter().find(|reason| !trim(reason).is_empty());
     output.reason = Some(reason.unwrap_or(NO_BLOCK_REASON).to_owned());
     output.decision = Some(Decision::Deny);
+    if !reader.event.honours(OutputPart::Flow) {
+        let ignored = format!("no effect on {}: exit code {EXIT_BLOCK}", reader.event);
+        diagnostics.push(DiagnosticCode::UnknownKey.with(ignored));
+    }
     HookResult {
         status: HookStatus::Block,
         output,

@@ -50,8 +50,8 @@ pub(super) fn text(result: &Value) -> String {
     known.unwrap_or_else(|| result.to_string())
 }
 
-/// Returns `text` in the shape of the `original` result; `None` if the shape is unknown,
-/// since an agent ignores a result in another one.
+/// Returns `text` in the shape of the `original` result, since an agent ignores a result in
+/// another one. One without a place for the text loses its content; `None` if it has none.
 pub(super) fn in_shape_of(original: &Value, text: &str) -> Option<Value> {
     match original {
         Value::Null | Value::String(_) => Some(json!(text)),
@@ -63,11 +63,11 @@ pub(super) fn in_shape_of(original: &Value, text: &str) -> Option<Value> {
         Value::Object(fields) => {
             let edited = match text_field(fields) {
                 Some(name) => with_text(fields, name, text)?,
-                None => edited_fields(fields, text)?,
+                None => edited_fields(fields, text).or_else(|| without_content(fields, text))?,
             };
             Some(Value::Object(edited))
         }
-        Value::Bool(_) | Value::Number(_) => None,
+        Value::Bool(_) | Value::Number(_) => has_content(original).then(|| json!(0)),
     }
 }
 
@@ -234,11 +234,32 @@ fn write_fields<'a>(
         fields.extend(edited);
         return first;
     }
+    clear_shown(fields, shown, last);
+    text
+}
+
+/// Returns a result without a text field, and without the content that a model may read; `None`
+/// if it has none. A description keeps its content, unless the JSON of the result is edited there.
+fn without_content(original: &Map<String, Value>, edited: &str) -> Option<Map<String, Value>> {
+    let is_kept = |name: &str| {
+        let field = original
+            .get(name)
+            .map(|value| format!("{}:{value}", json!(name)));
+        DESCRIPTIONS.contains(&name)
+            && (!edited.starts_with('{') || field.is_some_and(|field| edited.contains(&field)))
+    };
+    let shown = contents(original, |name| !is_kept(name));
+    let mut fields = original.clone();
+    clear_shown(&mut fields, &shown, edited);
+    (!shown.is_empty()).then_some(fields)
+}
+
+/// Clears the fields among `fields` that are `shown`.
+fn clear_shown(fields: &mut Map<String, Value>, shown: &Map<String, Value>, edited: &str) {
     let mut cleared = shown.clone();
-    clear_fields(&mut cleared, last);
+    clear_fields(&mut cleared, edited);
     fields.retain(|name, _| cleared.contains_key(name) || !shown.contains_key(name));
     fields.extend(cleared);
-    text
 }
 
 /// Removes the content of fields, which keep their types, and fields whose names are edited in
@@ -308,6 +329,12 @@ mod tests {
                 "k\n{\"url\":\"l\"}\n{\"type\":\"image\"}",
                 Some(json!([{ "type": "text", "text": "new" }])),
             ),
+            (
+                json!({ "own": ["m"], "mode": "n", "numFiles": 1 }),
+                r#"{"own":["m"],"mode":"n","numFiles":1}"#,
+                Some(json!({ "own": [], "mode": "n", "numFiles": 1 })),
+            ),
+            (json!(1234), "1234", Some(json!(0))),
             (json!({ "own": 1 }), r#"{"own":1}"#, None),
         ] {
             assert_eq!(text(&shape), expected);

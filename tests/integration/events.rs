@@ -312,14 +312,58 @@ async fn a_decision_without_an_effect_on_its_event_is_reported() {
 }
 
 #[tokio::test]
+async fn a_denial_by_exit_code_without_an_effect_on_its_event_is_reported() {
+    for (event, input) in [
+        ("SessionStart", json!({ "source": "startup" })),
+        (
+            "Notification",
+            json!({ "notification_type": "t", "message": "m", "details": {} }),
+        ),
+        ("BeforeToolSelection", json!({ "llm_request": request() })),
+    ] {
+        let upstream = Upstream::mock().await;
+        let hooks = hook::config(&[(event, hook::denying("guard", "no"))]);
+        let gate = TestGateway::start(&upstream, &hooks).await;
+        let mut input = input;
+        input["hook_event_name"] = json!(event);
+
+        let answer = gate.agent().report(&input, "explain=1&wait=1").await.json();
+
+        let run = &answer["hookgate"]["hooks"][0];
+        let detail = format!("no effect on {event}: exit code 2");
+        let expected = json!([{ "code": "unknown_key", "detail": detail }]);
+        assert_eq!(run["diagnostics"], expected, "{answer}");
+    }
+}
+
+fn request() -> Value {
+    let messages = json!([{ "role": "user", "content": "hello" }]);
+    json!({ "model": "m", "messages": messages, "config": {} })
+}
+
+#[tokio::test]
+async fn a_message_without_an_effect_on_its_event_is_reported() {
+    let output = json!({ "systemMessage": "m" });
+    let input = json!({ "llm_request": request() });
+
+    let found = diagnostics("BeforeToolSelection", input, &output).await;
+
+    let detail = "no effect on BeforeToolSelection: `systemMessage`";
+    assert_eq!(found, json!([{ "code": "unknown_key", "detail": detail }]));
+}
+
+#[tokio::test]
 async fn a_replaced_result_without_an_effect_is_reported() {
-    let input = json!({ "tool_name": "t", "tool_input": {},
-        "tool_response": { "llmContent": "r", "returnDisplay": "r" } });
-    let output = json!({ "hookSpecificOutput": { "updatedToolOutput": "masked" } });
+    for field in ["updatedToolOutput", "updatedMCPToolOutput"] {
+        let input = json!({ "tool_name": "t", "tool_input": {},
+            "tool_response": { "llmContent": "r", "returnDisplay": "r" } });
+        let output = json!({ "hookSpecificOutput": { field: "masked" } });
 
-    let found = diagnostics("AfterTool", input, &output).await;
+        let found = diagnostics("AfterTool", input, &output).await;
 
-    assert_eq!(found[0]["code"], "unknown_key");
+        let detail = format!("no effect in this protocol: `hookSpecificOutput.{field}`");
+        assert_eq!(found, json!([{ "code": "unknown_key", "detail": detail }]));
+    }
 }
 
 #[tokio::test]

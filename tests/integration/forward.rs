@@ -423,6 +423,100 @@ async fn a_masked_name_of_a_field_leaves_the_result() {
 }
 
 #[tokio::test]
+async fn a_masked_result_is_replaced_also_beside_added_context() {
+    let upstream = Upstream::mock().await;
+    let context = json!({ "hookSpecificOutput": { "additionalContext": "CTX" } });
+    let hooks = hook::config(&[("AfterTool", hook::printing("context", &context))]);
+    let config = format!("policies: [{{ policy: redact, detect: [email] }}]\n{hooks}");
+    let gate = TestGateway::start(&upstream, &config).await;
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let image = json!({ "type": "image", "source": { "type": "base64", "data": "aGk=" } });
+    for result in [
+        json!({ "filenames": ["ann@example.com", "b"], "numFiles": 2 }),
+        json!({ "stdout": "a", "stderr": "", "note": "ann@example.com" }),
+        json!([text("to ann@example.com\nb\nc"), image, text("d")]),
+    ] {
+        let event = ran("Glob", &result);
+
+        let output_of_claude = output(&gate, "claude", &event).await;
+        let output_of_codex = output(&gate, "codex", &event).await;
+
+        let masked = result
+            .to_string()
+            .replace("ann@example.com", "[REDACTED:email]");
+        let masked: Value = serde_json::from_str(&masked).unwrap();
+        let specific = &output_of_claude["hookSpecificOutput"];
+        assert_eq!(specific["updatedToolOutput"], masked);
+        for output in [output_of_claude, output_of_codex] {
+            let reason = output["reason"].as_str().unwrap();
+            assert!(reason.contains("[REDACTED:email]"), "{reason}");
+            assert!(!reason.contains("CTX"), "{reason}");
+            assert_eq!(output["hookSpecificOutput"]["additionalContext"], "CTX");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_result_without_a_place_for_its_mask_loses_its_content() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: redact, detect: [email, card] }]\n";
+    let gate = TestGateway::start(&upstream, config).await;
+    let number = 4_111_111_111_111_111_u64;
+    for (result, reason, claude) in [
+        (
+            json!({ "ann@example.com": ["x"], "mode": "m" }),
+            json!("{\"[REDACTED:email]\":[\"x\"],\"mode\":\"m\"}"),
+            json!({ "mode": "m" }),
+        ),
+        (
+            json!({ "filenames": ["x"], "card": number, "mode": "m", "numFiles": 1 }),
+            json!("{\"filenames\":[\"x\"],\"card\":[REDACTED:card],\"mode\":\"m\",\"numFiles\":1}"),
+            json!({ "filenames": [], "card": 0, "mode": "m", "numFiles": 1 }),
+        ),
+        (
+            json!({ "card": number, "url": "ann@example.com" }),
+            json!("{\"card\":[REDACTED:card],\"url\":\"[REDACTED:email]\"}"),
+            json!({ "card": 0, "url": "" }),
+        ),
+        (json!(number), json!("[REDACTED:card]"), json!(0)),
+    ] {
+        let output = output(&gate, "claude", &ran("Glob", &result)).await;
+
+        let updated = &output["hookSpecificOutput"]["updatedToolOutput"];
+        assert_eq!((updated, &output["reason"]), (&claude, &reason));
+    }
+}
+
+#[tokio::test]
+async fn a_result_without_a_text_is_hidden_and_the_text_is_the_reason() {
+    let result = json!({ "filenames": ["a", "b"], "numFiles": 2, "mode": "m" });
+    let denial = json!({ "decision": "deny", "reason": "hidden" });
+    let edit = json!({ "hookSpecificOutput": { "updatedToolOutput": "hidden" } });
+    for (protocol, event, printed) in [
+        ("gemini", "AfterTool", denial),
+        ("claude", "PostToolUse", edit),
+    ] {
+        let upstream = Upstream::mock().await;
+        let group = json!({ "hooks": [hook::printing("guard", &printed)] });
+        let settings = json!({ "hooks": { event: [group] } }).to_string();
+        let file = json!({ "path": "settings.json", "protocol": protocol });
+        let config = format!("hook_files: [{file}]\n");
+        let files = [("settings.json", settings.as_str())];
+        let gate = TestGateway::with_files(&upstream, &config, &files).await;
+
+        let output = output(&gate, "claude", &ran("Glob", &result)).await;
+
+        let hidden = json!({ "filenames": [], "numFiles": 2, "mode": "m" });
+        let expected = json!({
+            "decision": "block",
+            "reason": "hidden",
+            "hookSpecificOutput": { "updatedToolOutput": hidden, "hookEventName": "PostToolUse" },
+        });
+        assert_eq!(output, expected, "{protocol}");
+    }
+}
+
+#[tokio::test]
 async fn the_user_is_asked_about_the_edited_arguments() {
     let upstream = Upstream::mock().await;
     let edit = json!({ "hookSpecificOutput": { "tool_input": { "command": "ls -l" } } });

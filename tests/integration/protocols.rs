@@ -66,6 +66,28 @@ async fn report(files: &[File], event: &Value) -> (Value, TestGateway) {
     (answer.json(), gate)
 }
 
+#[tokio::test]
+async fn equal_commands_of_two_families_run_in_the_form_of_each() {
+    let command = r#"grep -q '"tool_name":"Bash"' || exit 0; echo no >&2; exit 2"#;
+    let group = json!({ "hooks": [{ "type": "command", "command": command }] });
+    let files = [
+        ("gemini", "BeforeTool", group.clone()),
+        ("claude", "PreToolUse", group),
+    ];
+    let event = json!({ "hook_event_name": "BeforeTool", "tool_name": "run_shell_command",
+        "tool_input": { "command": "ls" } });
+
+    let (answer, _gate) = report(&files, &event).await;
+
+    let runs = answer["hookgate"]["hooks"].as_array().unwrap();
+    let statuses: Vec<&Value> = runs.iter().map(|run| &run["status"]).collect();
+    assert_eq!(statuses, ["ok", "block"]);
+    assert_eq!(
+        (&answer["decision"], &answer["reason"]),
+        (&json!("deny"), &json!("no"))
+    );
+}
+
 fn four_families() -> [File; 4] {
     let call = format!("calling {CALL}");
     let masked = hook::request(&json!({ "messages": [

@@ -15,7 +15,7 @@ async fn every_vector_of_every_protocol_holds() {
 
 #[tokio::test]
 async fn every_vector_of_claude_code_and_codex_holds() {
-    assert_vectors_hold(CLAUDE_AND_CODEX, 78).await;
+    assert_vectors_hold(CLAUDE_AND_CODEX, 83).await;
 }
 
 /// Checks all vectors of a file, and their number.

@@ -65,7 +65,7 @@ impl Loader {
     ///
     /// # Errors
     ///
-    /// Returns those that replace one of the locked bundle, and commands without a signature.
+    /// Returns those that replace one of the first bundle, and commands without a signature.
     pub(super) fn check_layers(&mut self, config: &Config) -> Result<(), ConfigError> {
         self.problems.extend(shadowed_rules(&self.layers, config));
         self.problems
@@ -112,7 +112,7 @@ pub(super) fn local_bundle_settings(document: &SpannedYaml, value: &Value) -> Ve
     problems.collect()
 }
 
-/// Returns a problem for each switch outside of the locked bundle that disables a hook of it:
+/// Returns a problem for each switch outside of the first bundle that disables a hook of it:
 /// the `disabled` names with their positions, and the switch for all hooks.
 pub(super) fn disabled_locked_hooks<'a>(
     layers: &[PolicyLayer],
@@ -120,29 +120,29 @@ pub(super) fn disabled_locked_hooks<'a>(
     disabled: &[(String, SourceSpan)],
     all_disabled_at: Option<&SourceSpan>,
 ) -> Vec<Problem> {
-    let Some(locked) = layers.first() else {
+    let Some(first) = layers.first() else {
         return Vec::new();
     };
-    let locked_hooks = hooks.filter(|hook| locked.contains(&hook.span));
-    let switches: Vec<&str> = locked_hooks.map(HookSpec::switch).collect();
-    let outside = disabled.iter().filter(|(_, span)| !locked.contains(span));
+    let first_hooks = hooks.filter(|hook| first.contains(&hook.span));
+    let switches: Vec<&str> = first_hooks.map(HookSpec::switch).collect();
+    let outside = disabled.iter().filter(|(_, span)| !first.contains(span));
     let named = outside.filter(|(name, _)| switches.contains(&name.as_str()));
     let mut problems: Vec<Problem> = named
         .map(|(name, span)| {
             let message = format!(
                 "the hook `{name}` of the bundle `{}` cannot be disabled here",
-                locked.name
+                first.name
             );
             Problem::at(span, message)
         })
         .collect();
     problems.extend(
         all_disabled_at
-            .filter(|span| !locked.contains(span))
+            .filter(|span| !first.contains(span))
             .map(|span| {
                 let message = format!(
                     "the hooks of the bundle `{}` cannot be disabled here",
-                    locked.name
+                    first.name
                 );
                 Problem::at(span, message)
             }),
@@ -169,10 +169,10 @@ fn unsigned_commands(layers: &[PolicyLayer], config: &Config) -> Vec<Problem> {
     problems.collect()
 }
 
-/// Returns a problem for each policy and hook outside of the locked bundle that has the name of
+/// Returns a problem for each policy and hook outside of the first bundle that has the name of
 /// one in it. One without a name replaces nothing.
 fn shadowed_rules(layers: &[PolicyLayer], config: &Config) -> Vec<Problem> {
-    let Some(locked) = layers.first() else {
+    let Some(first) = layers.first() else {
         return Vec::new();
     };
     let policies = config.policies.iter();
@@ -182,13 +182,13 @@ fn shadowed_rules(layers: &[PolicyLayer], config: &Config) -> Vec<Problem> {
     let hooks = hooks.map(|hook| (hook.name.as_ref(), hook.label(), &hook.span));
     let (own, others): (Vec<_>, Vec<_>) = policies
         .chain(hooks)
-        .partition(|(_, _, span)| locked.contains(span));
+        .partition(|(_, _, span)| first.contains(span));
     let shadowed = others.into_iter().filter_map(|(name, _, span)| {
         let name = name?;
-        let (_, _, first) = own.iter().find(|(_, label, _)| label == name)?;
+        let (_, _, replaced) = own.iter().find(|(_, label, _)| label == name)?;
         let message = format!(
-            "`{name}` is the name of a policy or hook of the bundle `{}`, which cannot be replaced: it is at {first}",
-            locked.name
+            "`{name}` is the name of a policy or hook of the bundle `{}`, which cannot be replaced: it is at {replaced}",
+            first.name
         );
         Some(Problem::at(span, message))
     });

@@ -177,7 +177,7 @@ fn unusable_file(file: &Path, program: &str, here: &str) -> Option<String> {
             Some(format!("the program `{program}` is not executable"))
         }
         Ok(metadata) if metadata.is_file() && has_crlf_interpreter(file) => Some(format!(
-            "the first line of the program `{program}` ends with CRLF, so its interpreter is not found"
+            "the first line of the program `{program}` ends with CRLF, so its interpreter is not found, or refuses its argument"
         )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Some(format!("there is no program `{program}`{here}"))
@@ -186,8 +186,8 @@ fn unusable_file(file: &Path, program: &str, here: &str) -> Option<String> {
     }
 }
 
-/// Returns whether a file is a script whose first line ends with CRLF behind the name of the
-/// interpreter. Behind an argument, interpreters such as perl accept it.
+/// Returns whether a file is a script whose first line ends with CRLF. Behind an argument, only
+/// perl and `env -S` accept it.
 fn has_crlf_interpreter(file: &Path) -> bool {
     let mut line = String::new();
     let read = File::open(file).and_then(|file| {
@@ -196,11 +196,14 @@ fn has_crlf_interpreter(file: &Path) -> bool {
     });
     let line = line.strip_prefix("#!").filter(|_| read.is_ok());
     let line = line.and_then(|line| line.strip_suffix("\r\n"));
-    let words: Vec<&str> = line.into_iter().flat_map(str::split_whitespace).collect();
-    match words.as_slice() {
-        [_] => true,
-        [env, program] => env.ends_with("/env") && !program.starts_with('-'),
-        _ => false,
+    let mut words = line.into_iter().flat_map(str::split_whitespace);
+    match (words.next(), words.next()) {
+        (Some(program), Some(argument)) => {
+            let is_option_of_env = program.ends_with("/env") && argument.starts_with('-');
+            !program.ends_with("/perl") && !is_option_of_env
+        }
+        (Some(_), None) => true,
+        (None, _) => false,
     }
 }
 

@@ -88,13 +88,13 @@ fn a_settings_file_is_read_with_its_comments() {
     let hooks = hooks(&config);
     let (event, first) = hooks[0];
     assert_eq!(event, EventName::BeforeTool);
-    assert_eq!(first.identity(), ("first", "cat a.js"));
+    assert_eq!(first.identity(), ("first", "cat a.js", "gemini"));
     assert_eq!(first.timeout, Duration::from_secs(5));
     assert_eq!(first.protocol, "gemini");
     let path = directory.path().join("settings.json");
     assert_eq!(first.span.to_string(), format!("{}:8:5", path.display()));
     let (_, second) = hooks[1];
-    assert_eq!(second.identity(), ("", "cat 😀"));
+    assert_eq!(second.identity(), ("", "cat 😀", "gemini"));
     assert_eq!(second.label(), "cat 😀");
     assert_eq!(second.settings.0["env"], json!({ "K": "v" }));
     assert_eq!(second.timeout, Duration::from_mins(1));

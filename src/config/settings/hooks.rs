@@ -249,10 +249,11 @@ impl HookSpec {
             .unwrap_or(&self.kind)
     }
 
-    /// Returns the name (empty without one), and the command or URL. Of hooks with equal
-    /// identities the strictest runs, once.
-    pub fn identity(&self) -> (&str, &str) {
-        (self.name.as_deref().unwrap_or_default(), self.address())
+    /// Returns the name (empty without one), the command or URL, and the protocol. Of hooks with
+    /// equal identities the strictest runs, once.
+    pub fn identity(&self) -> (&str, &str, &str) {
+        let name = self.name.as_deref().unwrap_or_default();
+        (name, self.address(), &self.protocol)
     }
 
     /// Returns the effect of a failure, or `None` if the hook only observes. `Ord` is the

@@ -36,8 +36,8 @@ hooksConfig: { disabled: ['http://c/hook', 'http://b'] }
 
     assert_eq!(running(&config), ["BeforeModel: http", "BeforeModel: b"]);
     let hooks = &config.hooks[&EventName::BeforeModel][0].hooks;
-    assert_eq!(hooks[0].identity(), ("", "http://a/hook"));
-    assert_eq!(hooks[1].identity(), ("b", "http://b"));
+    assert_eq!(hooks[0].identity(), ("", "http://a/hook", "gemini"));
+    assert_eq!(hooks[1].identity(), ("b", "http://b", "gemini"));
     assert_snapshot!(warnings(&config), @"hookgate.yaml:5:44: no hook is named `http://b`, so none is disabled");
 }
 

@@ -319,6 +319,7 @@ impl HookOutput {
 fn is_lost(key: &str, value: &Value, event: EventName) -> bool {
     let part = match (key, value) {
         ("continue", Value::Bool(false)) => OutputPart::Flow,
+        ("systemMessage", Value::String(_)) => OutputPart::SystemMessage,
         ("decision", value) => match Decision::deserialize(value) {
             Ok(Decision::Deny) => OutputPart::Flow,
             Ok(Decision::Ask) => OutputPart::Ask,

@@ -26,8 +26,8 @@ pub enum OutputPart {
     ResponseEdit,
     /// `tool_input`, merged by key.
     ToolInput,
-    /// `toolConfig`: the stricter mode, `AUTO` if none is given; all names, and if a
-    /// bundle is locked those of both.
+    /// `toolConfig`: the stricter mode, `AUTO` if none is given; all names; of a locked
+    /// bundle and the others, only the names that both have.
     ToolSelection,
     /// `updatedToolOutput` of some protocols; the last one.
     ToolResult,
@@ -37,7 +37,7 @@ pub enum OutputPart {
 
 impl OutputPart {
     /// Returns its fields in `hookSpecificOutput`.
-    pub(super) const fn specific_fields(self) -> &'static [&'static str] {
+    pub const fn specific_fields(self) -> &'static [&'static str] {
         match self {
             Self::Flow | Self::SystemMessage | Self::SuppressOutput | Self::AppendedText => &[],
             Self::Ask => &["permissionDecision", "permissionDecisionReason"],

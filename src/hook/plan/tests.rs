@@ -32,7 +32,7 @@ fn plan_of(table: &HookTable, only: Option<&Guard>, tool: &str) -> Plan {
 fn running(groups: &str) -> Vec<String> {
     let plan = plan_of(&table(groups), None, "rm");
     let hooks = plan.hooks.iter().map(|hook| {
-        let (_, command) = hook.spec.identity();
+        let (_, command, _) = hook.spec.identity();
         let effect = match hook.spec.strictness() {
             None => "observes",
             Some(FailureMode::Open) => "open",

@@ -85,6 +85,8 @@ fn missing_programs_of_hooks_are_warnings() {
     for (name, first_line) in [
         ("crlf.sh", "/bin/sh"),
         ("env.py", " /usr/bin/env python3"),
+        ("option.sh", "/bin/sh -e"),
+        ("perl.pl", "/usr/bin/perl"),
         ("argument.pl", "/usr/bin/perl -w"),
         ("split.py", "/usr/bin/env -S python3 -u"),
     ] {
@@ -110,6 +112,8 @@ hooks:
         - { name: l, command: ./env.py }
         - { name: m, command: ./argument.pl }
         - { name: n, command: ./split.py }
+        - { name: o, command: ./option.sh }
+        - { name: p, command: ./perl.pl }
 ";
     fs::write(
         folder.path().join("hookgate.yaml"),
@@ -130,8 +134,10 @@ hooks:
             "warning: hookgate.yaml:9:11: hook `d` on BeforeModel: there is no program `/nowhere/guard`",
             "warning: hookgate.yaml:10:11: hook `e` on BeforeModel: there is no program `no-such-guard` in `PATH`",
             "warning: hookgate.yaml:15:11: hook `j` on BeforeModel: there is no program `./gone.py` in `hook_directory`",
-            "warning: hookgate.yaml:16:11: hook `k` on BeforeModel: the first line of the program `./crlf.sh` ends with CRLF, so its interpreter is not found",
-            "warning: hookgate.yaml:17:11: hook `l` on BeforeModel: the first line of the program `./env.py` ends with CRLF, so its interpreter is not found",
+            "warning: hookgate.yaml:16:11: hook `k` on BeforeModel: the first line of the program `./crlf.sh` ends with CRLF, so its interpreter is not found, or refuses its argument",
+            "warning: hookgate.yaml:17:11: hook `l` on BeforeModel: the first line of the program `./env.py` ends with CRLF, so its interpreter is not found, or refuses its argument",
+            "warning: hookgate.yaml:20:11: hook `o` on BeforeModel: the first line of the program `./option.sh` ends with CRLF, so its interpreter is not found, or refuses its argument",
+            "warning: hookgate.yaml:21:11: hook `p` on BeforeModel: the first line of the program `./perl.pl` ends with CRLF, so its interpreter is not found, or refuses its argument",
         ]
     );
 }
