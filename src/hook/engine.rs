@@ -105,6 +105,8 @@ impl Engine {
     }
 
     /// Returns whether an enforcing policy that runs on a request allows a tool by its name.
+    /// INVARIANT: a policy of the bundle below a locked one allows nothing that is refused without
+    /// it.
     pub fn allows_tool(
         &self,
         scope: EventScope<'_>,
@@ -113,7 +115,11 @@ impl Engine {
     ) -> bool {
         let plan = self.plan_second_pass(EventName::BeforeModel, scope, subject);
         let mut policies = plan.policies.iter();
-        policies.any(|policy| policy.mode == HookMode::Enforce && policy.policy.allows_tool(tool))
+        policies.any(|policy| {
+            policy.mode == HookMode::Enforce
+                && !policy.is_below_locked
+                && policy.policy.allows_tool(tool)
+        })
     }
 
     /// Selects the policies and hooks that run on an event. For events without a

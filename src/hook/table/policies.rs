@@ -83,6 +83,7 @@ impl TableBuilder<'_> {
             kind: kind.name,
             mode: spec.mode,
             is_locked: self.is_locked(&spec.span),
+            is_below_locked: self.is_below_locked(&spec.span),
             proof: spec.proof.clone(),
             matcher: matcher.clone(),
             inspects_calls: events.iter().any(|event| event.is_model_call()),
@@ -98,5 +99,10 @@ impl TableBuilder<'_> {
     pub(super) fn is_locked(&self, span: &SourceSpan) -> bool {
         let locked = self.layers.split_first();
         locked.is_some_and(|(locked, unlocked)| !unlocked.is_empty() && locked.contains(span))
+    }
+
+    /// Returns whether a policy is in the bundle below a locked one.
+    fn is_below_locked(&self, span: &SourceSpan) -> bool {
+        self.layers.iter().skip(1).any(|layer| layer.contains(span))
     }
 }
