@@ -113,7 +113,7 @@ impl Engine {
         subject: ConditionSubject<'_>,
         tool: &str,
     ) -> bool {
-        let plan = self.plan_second_pass(EventName::BeforeModel, scope, subject);
+        let plan = self.select(EventName::BeforeModel, scope, subject);
         let mut policies = plan.policies.iter();
         policies.any(|policy| {
             policy.mode == HookMode::Enforce
@@ -194,10 +194,11 @@ impl Engine {
         Some(locked)
     }
 
-    /// Selects the policies that inspect what hooks changed. Their conditions are
-    /// evaluated anew.
+    /// Selects the policies that inspect what hooks changed after the `first` pass. Their
+    /// conditions are evaluated anew.
     pub fn plan_second_pass(
         &self,
+        first: &Plan,
         event: EventName,
         scope: EventScope<'_>,
         subject: ConditionSubject<'_>,
@@ -206,6 +207,7 @@ impl Engine {
         let policies = self.table.policies(event);
         let mut plan = plan(policies, &[], self.only.as_ref(), conditions);
         plan.policies = plan.policies_of_second_pass();
+        plan.set_second_pass(&first.policies);
         plan
     }
 
@@ -220,12 +222,11 @@ impl Engine {
         plan: &Plan,
         scope: EventScope<'_>,
         request: &mut PolicyRequest,
-        pass: InspectionPass,
     ) -> Result<Vec<HookRun>, DialectError> {
         let mut runs = Vec::new();
         for policy in &plan.policies {
             let model = request.call.model_name().to_owned();
-            let context = self.policy_context(policy, scope, &model, pass);
+            let context = self.policy_context(policy, scope, &model, plan.pass_of(policy));
             let mut run = policy.request(&context, request)?;
             finish_run(plan, scope, EventName::BeforeModel, &mut run);
             runs.push(run);

@@ -18,6 +18,7 @@ use crate::{
     dialect::Detail,
     event::{DiagnosticCode, EventName, HookRun, RuleId, SkipReason},
     observe::recorder::PlanSummary,
+    policy::InspectionPass,
 };
 
 /// The policies and hooks that run on an event.
@@ -34,6 +35,8 @@ pub struct Plan {
     pub sequential: bool,
     /// Time of the selection.
     started: Option<Instant>,
+    /// Policies that have inspected the event in the first pass; `None` in that pass.
+    inspected: Option<Vec<RuleId>>,
     /// Policies and hooks that do not run, and why.
     pub(super) skipped: Vec<(RuleId, SkipReason)>,
     /// True if its hook is called for a proof, although the last one failed.
@@ -161,6 +164,21 @@ impl Plan {
         let mut policies = self.policies.clone();
         policies.sort_by_key(|policy| policy.is_locked);
         policies
+    }
+
+    /// Makes it the plan of a second pass, before which these policies have inspected the event.
+    pub(super) fn set_second_pass(&mut self, first: &[Arc<ConfiguredPolicy>]) {
+        let rules = first.iter().map(|policy| policy.rule);
+        self.inspected = Some(rules.collect());
+    }
+
+    /// Returns the pass in which a policy inspects the event.
+    pub(super) fn pass_of(&self, policy: &ConfiguredPolicy) -> InspectionPass {
+        match &self.inspected {
+            None => InspectionPass::First,
+            Some(rules) if rules.contains(&policy.rule) => InspectionPass::Second,
+            Some(_) => InspectionPass::SecondOnly,
+        }
     }
 
     /// Keeps the policies that hold, and skips the others for one reason.

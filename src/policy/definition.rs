@@ -209,8 +209,10 @@ impl PolicyContext<'_> {
 pub enum InspectionPass {
     /// Inspection before hooks run.
     First,
-    /// Inspection of what hooks have changed.
+    /// Inspection of what hooks have changed, by a policy that has inspected the event before.
     Second,
+    /// Inspection of what hooks have changed, by a policy whose condition did not hold before.
+    SecondOnly,
 }
 
 /// Position of a chunk in its response.

@@ -109,7 +109,7 @@ impl Policy for RequestLimits {
         if !request.call.operation.generates() {
             return Ok(HookOutput::default());
         }
-        if context.pass == InspectionPass::First {
+        if context.pass != InspectionPass::Second {
             let usage = context.session_usage();
             usage.begin_reported_response();
             if let Err(reason) = self.check_usage(&usage) {

@@ -21,7 +21,7 @@ use crate::{
     },
     hook::{ConditionSubject, Engine, EventScope, Guard, run_hooks},
     observe::recorder::{ExchangeSummary, Recorder},
-    policy::{ChunkPosition, InspectionPass, PolicyRequest},
+    policy::{ChunkPosition, PolicyRequest},
 };
 
 /// Start of the session ids that hooks receive with cases.
@@ -154,7 +154,7 @@ impl CaseRun<'_> {
             document: &request.document,
         };
         let plan = engine.plan(EventName::BeforeModel, scope, subject);
-        let mut runs = engine.inspect_request(&plan, scope, &mut request, InspectionPass::First)?;
+        let mut runs = engine.inspect_request(&plan, scope, &mut request)?;
         if !plan.hooks.is_empty() {
             let llm_request = dialect::read_stable_form(
                 &request.call,
