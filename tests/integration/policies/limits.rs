@@ -309,3 +309,25 @@ async fn a_response_without_a_token_count_is_charged_by_an_estimate() {
         assert_eq!(actions[3], "deny");
     }
 }
+
+#[tokio::test]
+async fn a_call_is_counted_if_a_hook_makes_the_condition_true() {
+    let upstream = Upstream::mock().await;
+    let swap = hook::request(&json!({ "model": "other" }));
+    let hooks = hook::config(&[("BeforeModel", hook::printing("swap", &swap))]);
+    let limit = "{ policy: request_limits, max_calls: 1, when: request.model == \"other\" }";
+    let gateway = TestGateway::start(&upstream, &format!("policies: [{limit}]\n{hooks}")).await;
+    let agent = gateway.agent().sending("x-hookgate-session", "one");
+    let mut event = hook::reported_request(&json!([{ "role": "user", "content": "hi" }]));
+    event["session_id"] = "two".into();
+
+    let denials = [is_denied(&agent).await, is_denied(&agent).await];
+    let reported = [
+        agent.report(&event, "").await.json(),
+        agent.report(&event, "").await.json(),
+    ];
+
+    assert_eq!(denials, [false, true]);
+    assert_ne!(reported[0]["decision"], "deny");
+    assert_eq!(reported[1]["decision"], "deny", "{reported:?}");
+}
