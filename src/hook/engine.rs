@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     config::{BUILTIN, HookMode},
-    dialect::{DialectError, Document},
+    dialect::{Call, DialectError, Document},
     event::{EventName, HookRun, SkipReason},
     observe::recorder::{ExchangeEvent, PlannedRule, SinkNeed},
     policy::{InspectionPass, PolicyContext, PolicyRequest, SessionCounters},
@@ -234,17 +234,17 @@ impl Engine {
         Ok(runs)
     }
 
-    /// The policies of a plan that inspect the response of `model` to a request.
+    /// The policies of a plan that inspect the response to a request.
     pub fn response_policies(
         &self,
         plan: &Plan,
         scope: EventScope<'_>,
-        model: &str,
-        request: &Document,
+        call: &Call,
+        document: &Document,
     ) -> ResponsePolicies {
         let context = |policy| PolicyContext {
-            request: Some(request),
-            ..self.policy_context(policy, scope, model, InspectionPass::First)
+            request: Some((call, document)),
+            ..self.policy_context(policy, scope, call.model_name(), InspectionPass::First)
         };
         ResponsePolicies::new(&plan.policies, context)
     }

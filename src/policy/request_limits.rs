@@ -130,8 +130,8 @@ impl Policy for RequestLimits {
         Some(Box::new(TokenCounter {
             usage: context.session_usage(),
             tokens: 0,
-            size: context.request.map(|request| CallSize {
-                request_bytes: request.to_bytes().len() as u64,
+            size: context.request.map(|(call, document)| CallSize {
+                request_bytes: call.body_bytes(document) as u64,
                 ..CallSize::default()
             }),
         }))

@@ -190,8 +190,7 @@ impl CaseRun<'_> {
         let (call, document) = (&example.call, &example.document);
         let subject = ConditionSubject::Call { call, document };
         let plan = engine.plan(EventName::AfterModel, scope, subject);
-        let model = call.model_name();
-        let mut policies = engine.response_policies(&plan, scope, model, document);
+        let mut policies = engine.response_policies(&plan, scope, call, document);
         let llm_request = Arc::new(
             dialect::read_stable_form(call, document, plan.detail(EventName::AfterModel))?.into(),
         );
