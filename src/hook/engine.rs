@@ -211,24 +211,42 @@ impl Engine {
         plan
     }
 
+    /// Selects anew after a policy of the plan has edited the event.
+    pub(super) fn follow_edit(
+        &self,
+        plan: &mut Plan,
+        event: EventName,
+        scope: EventScope<'_>,
+        subject: ConditionSubject<'_>,
+    ) {
+        if plan.follows_edits(event) {
+            plan.reselect(self.select(event, scope, subject));
+        }
+    }
+
     /// Runs the policies of a plan on a request, in order. Each sees the edits of
-    /// those before it.
+    /// those before it. After an edit, the plan has the policies and hooks that see it.
     ///
     /// # Errors
     ///
     /// Fails if an enforcing policy cannot read the request.
     pub fn inspect_request(
         &self,
-        plan: &Plan,
+        plan: &mut Plan,
         scope: EventScope<'_>,
         request: &mut PolicyRequest,
     ) -> Result<Vec<HookRun>, DialectError> {
         let mut runs = Vec::new();
-        for policy in &plan.policies {
+        while let Some(policy) = plan.policies.get(runs.len()).cloned() {
             let model = request.call.model_name().to_owned();
-            let context = self.policy_context(policy, scope, &model, plan.pass_of(policy));
+            let context = self.policy_context(&policy, scope, &model, plan.pass_of(&policy));
             let mut run = policy.request(&context, request)?;
             finish_run(plan, scope, EventName::BeforeModel, &mut run);
+            if run.has_edited() {
+                let (call, document) = (&request.call, &request.document);
+                let subject = ConditionSubject::Call { call, document };
+                self.follow_edit(plan, EventName::BeforeModel, scope, subject);
+            }
             runs.push(run);
         }
         Ok(runs)

@@ -52,7 +52,7 @@ impl Engine {
             EventOrigin::Derived | EventOrigin::ModelCall => !policy.inspects_calls,
         };
         plan.retain_policies(SkipReason::InspectsCalls, is_selected);
-        let mut runs = self.run_policies(&plan, scope, &mut event);
+        let mut runs = self.run_policies(&mut plan, scope, &mut event);
         let policy_runs = runs.len();
         let before_hooks = event.clone();
         runs.extend(self.run_layers(&mut plan, scope, &mut event).await);
@@ -74,7 +74,7 @@ impl Engine {
                     let hook_runs = runs.get(policy_runs..).unwrap_or_default();
                     event.apply(&merge_runs::<E>(hook_runs).0);
                 }
-                let last = self.run_policies(&plan, scope, &mut event);
+                let last = self.run_policies(&mut plan, scope, &mut event);
                 runs.extend(last.into_iter().zip(edited).map(|(run, edited)| HookRun {
                     edited: run.edited || edited,
                     ..run
@@ -109,14 +109,14 @@ impl Engine {
             return FlowVerdict::Proceed(None);
         }
         let mut plan = self.record_plan(EventName::AfterModel, scope, plan);
-        let mut runs = self.run_policies(&plan, scope, event);
+        let mut runs = self.run_policies(&mut plan, scope, event);
         let hook_runs = run_hooks(&plan, scope, event, document).await;
         apply_edits(&plan, &hook_runs, event);
         runs.extend(hook_runs);
         if !plan.hooks.is_empty() {
             let first = plan.policies.clone();
             plan.set_second_pass(&first);
-            runs.extend(self.run_policies(&plan, scope, event));
+            runs.extend(self.run_policies(&mut plan, scope, event));
         }
         conclude::<AfterModel>(scope.recorder, plan.summary(), runs)
     }
@@ -140,21 +140,26 @@ impl Engine {
         runs
     }
 
-    /// Runs policies in order. Each sees the edits of those before it.
+    /// Runs policies in order. Each sees the edits of those before it. After an edit, the plan has
+    /// the policies and hooks that see it.
     fn run_policies<E: EventKind>(
         &self,
-        plan: &Plan,
+        plan: &mut Plan,
         scope: EventScope<'_>,
         event: &mut E,
     ) -> Vec<HookRun> {
         let mut runs = Vec::new();
-        for policy in &plan.policies {
-            let context = self.policy_context(policy, scope, "", plan.pass_of(policy));
-            let mut run = run_policy(policy, &context, event);
+        while let Some(policy) = plan.policies.get(runs.len()).cloned() {
+            let context = self.policy_context(&policy, scope, "", plan.pass_of(&policy));
+            let mut run = run_policy(&policy, &context, event);
             run.result.output.mark_following();
             finish_run(plan, scope, E::NAME, &mut run);
             if run.is_enforced() && run.status() == HookStatus::Ok {
                 event.apply(&run.result.output);
+                if run.has_output() {
+                    let subject = ConditionSubject::Event(event.as_event());
+                    self.follow_edit(plan, E::NAME, scope, subject);
+                }
             }
             runs.push(run);
         }

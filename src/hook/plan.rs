@@ -2,6 +2,7 @@
 //! protocol, section 4). Pure.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
     time::Instant,
 };
@@ -179,6 +180,31 @@ impl Plan {
             Some(rules) if rules.contains(&policy.rule) => InspectionPass::Second,
             Some(_) => InspectionPass::SecondOnly,
         }
+    }
+
+    /// Returns whether policies and hooks are selected anew after a policy has edited the event.
+    pub(super) fn follows_edits(&self, event: EventName) -> bool {
+        // Conditions on answers are evaluated once for all chunks.
+        self.inspected.is_none() && event != EventName::AfterModel
+    }
+
+    /// Takes over the hooks of a later selection, and the policies of which the condition did not
+    /// hold before. INVARIANT: a policy that was selected runs.
+    pub(super) fn reselect(&mut self, selected: Self) {
+        let was_skipped = |policy: &Arc<ConfiguredPolicy>| {
+            self.skipped.contains(&(policy.rule, SkipReason::Condition))
+        };
+        let added = selected.policies.into_iter().filter(was_skipped);
+        self.policies.extend(added);
+        self.sequential = selected.sequential;
+        self.hooks = selected.hooks;
+        self.locked_hooks = selected.locked_hooks;
+        self.failed_conditions.extend(selected.failed_conditions);
+        self.skipped.extend(selected.skipped);
+        let policies = self.policies.iter().map(|policy| policy.rule);
+        let hooks = self.all_hooks().map(|hook| hook.rule);
+        let mut listed: BTreeSet<RuleId> = policies.chain(hooks).collect();
+        self.skipped.retain(|(rule, _)| listed.insert(*rule));
     }
 
     /// Keeps the policies that hold, and skips the others for one reason.

@@ -153,8 +153,8 @@ impl CaseRun<'_> {
             call: &request.call,
             document: &request.document,
         };
-        let plan = engine.plan(EventName::BeforeModel, scope, subject);
-        let mut runs = engine.inspect_request(&plan, scope, &mut request)?;
+        let mut plan = engine.plan(EventName::BeforeModel, scope, subject);
+        let mut runs = engine.inspect_request(&mut plan, scope, &mut request)?;
         if !plan.hooks.is_empty() {
             let llm_request = dialect::read_stable_form(
                 &request.call,

@@ -39,7 +39,7 @@ pub(super) async fn run(
         clear_denial(turn, request).await;
         return Ok(Continue(()));
     }
-    let mut runs = apply_policies(turn, request, &plan)?;
+    let mut runs = apply_policies(turn, request, &mut plan)?;
     let needs_second_pass = plan.needs_second_pass(&runs);
     let hooks = turn.run_hooks(&plan, request, |llm_request| BeforeModel { llm_request });
     runs.extend(hooks.await?);
@@ -65,8 +65,8 @@ pub(super) async fn run(
         let engine = &context.snapshot.engine;
         let subject = request.subject();
         let event = EventName::BeforeModel;
-        let plan = engine.plan_second_pass(&plan, event, turn.scope(), subject);
-        let runs = apply_policies(turn, request, &plan)?;
+        let mut plan = engine.plan_second_pass(&plan, event, turn.scope(), subject);
+        let runs = apply_policies(turn, request, &mut plan)?;
         verdict = conclude::<BeforeModel>(&context.recorder, plan.summary(), runs);
     }
     apply_verdict(turn, request, verdict, output).await
@@ -155,7 +155,7 @@ async fn inspect_answer(
 fn apply_policies(
     turn: &TurnState<'_>,
     request: &mut ModelRequest,
-    plan: &Plan,
+    plan: &mut Plan,
 ) -> Result<Vec<HookRun>, ApiError> {
     let mut edited = PolicyRequest::new(request.call.clone(), request.document.clone());
     let engine = &turn.context.snapshot.engine;

@@ -272,9 +272,9 @@ fn model_runs(engine: &Engine, context: &Context, model: &str) -> Vec<HookRun> {
         call: &call,
         document: &document,
     };
-    let plan = engine.plan(EventName::BeforeModel, scope, subject);
+    let mut plan = engine.plan(EventName::BeforeModel, scope, subject);
     let mut request = PolicyRequest::new(call, document);
-    let runs = engine.inspect_request(&plan, scope, &mut request);
+    let runs = engine.inspect_request(&mut plan, scope, &mut request);
     runs.unwrap_or_default()
 }
 
