@@ -188,7 +188,7 @@ fn request_facts(call: &Call, document: &Document) -> Result<RequestFacts, Diale
         model: call.model_name().to_owned(),
         operation: call.operation.as_str(),
         stream: matches!(call.operation, Operation::Stream(_)),
-        bytes: document.to_bytes().len(),
+        bytes: call.body_bytes(document),
         contents: summary.contents,
         tools: summary.functions,
         max_output_tokens: summary.max_output_tokens,

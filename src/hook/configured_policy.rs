@@ -28,6 +28,8 @@ pub struct ConfiguredPolicy {
     pub mode: HookMode,
     /// True if it belongs to a locked bundle, and so also runs last.
     pub(super) is_locked: bool,
+    /// True if it belongs to the bundle below a locked one.
+    pub(super) is_below_locked: bool,
     /// Cases that prove it.
     pub(super) proof: ProofCases,
     pub(super) matcher: ToolMatcher,

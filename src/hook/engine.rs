@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     config::{BUILTIN, HookMode},
-    dialect::{DialectError, Document},
+    dialect::{Call, DialectError, Document},
     event::{EventName, HookRun, SkipReason},
     observe::recorder::{ExchangeEvent, PlannedRule, SinkNeed},
     policy::{InspectionPass, PolicyContext, PolicyRequest, SessionCounters},
@@ -105,15 +105,21 @@ impl Engine {
     }
 
     /// Returns whether an enforcing policy that runs on a request allows a tool by its name.
+    /// INVARIANT: a policy of the bundle below a locked one allows nothing that is refused without
+    /// it.
     pub fn allows_tool(
         &self,
         scope: EventScope<'_>,
         subject: ConditionSubject<'_>,
         tool: &str,
     ) -> bool {
-        let plan = self.plan_second_pass(EventName::BeforeModel, scope, subject);
+        let plan = self.select(EventName::BeforeModel, scope, subject);
         let mut policies = plan.policies.iter();
-        policies.any(|policy| policy.mode == HookMode::Enforce && policy.policy.allows_tool(tool))
+        policies.any(|policy| {
+            policy.mode == HookMode::Enforce
+                && !policy.is_below_locked
+                && policy.policy.allows_tool(tool)
+        })
     }
 
     /// Selects the policies and hooks that run on an event. For events without a
@@ -188,10 +194,11 @@ impl Engine {
         Some(locked)
     }
 
-    /// Selects the policies that inspect what hooks changed. Their conditions are
-    /// evaluated anew.
+    /// Selects the policies that inspect what hooks changed after the `first` pass. Their
+    /// conditions are evaluated anew.
     pub fn plan_second_pass(
         &self,
+        first: &Plan,
         event: EventName,
         scope: EventScope<'_>,
         subject: ConditionSubject<'_>,
@@ -200,44 +207,62 @@ impl Engine {
         let policies = self.table.policies(event);
         let mut plan = plan(policies, &[], self.only.as_ref(), conditions);
         plan.policies = plan.policies_of_second_pass();
+        plan.set_second_pass(&first.policies);
         plan
     }
 
+    /// Selects anew after a policy of the plan has edited the event.
+    pub(super) fn follow_edit(
+        &self,
+        plan: &mut Plan,
+        event: EventName,
+        scope: EventScope<'_>,
+        subject: ConditionSubject<'_>,
+    ) {
+        if plan.follows_edits(event) {
+            plan.reselect(self.select(event, scope, subject));
+        }
+    }
+
     /// Runs the policies of a plan on a request, in order. Each sees the edits of
-    /// those before it.
+    /// those before it. After an edit, the plan has the policies and hooks that see it.
     ///
     /// # Errors
     ///
     /// Fails if an enforcing policy cannot read the request.
     pub fn inspect_request(
         &self,
-        plan: &Plan,
+        plan: &mut Plan,
         scope: EventScope<'_>,
         request: &mut PolicyRequest,
-        pass: InspectionPass,
     ) -> Result<Vec<HookRun>, DialectError> {
         let mut runs = Vec::new();
-        for policy in &plan.policies {
+        while let Some(policy) = plan.policies.get(runs.len()).cloned() {
             let model = request.call.model_name().to_owned();
-            let context = self.policy_context(policy, scope, &model, pass);
+            let context = self.policy_context(&policy, scope, &model, plan.pass_of(&policy));
             let mut run = policy.request(&context, request)?;
             finish_run(plan, scope, EventName::BeforeModel, &mut run);
+            if run.has_edited() {
+                let (call, document) = (&request.call, &request.document);
+                let subject = ConditionSubject::Call { call, document };
+                self.follow_edit(plan, EventName::BeforeModel, scope, subject);
+            }
             runs.push(run);
         }
         Ok(runs)
     }
 
-    /// The policies of a plan that inspect the response of `model` to a request.
+    /// The policies of a plan that inspect the response to a request.
     pub fn response_policies(
         &self,
         plan: &Plan,
         scope: EventScope<'_>,
-        model: &str,
-        request: &Document,
+        call: &Call,
+        document: &Document,
     ) -> ResponsePolicies {
         let context = |policy| PolicyContext {
-            request: Some(request),
-            ..self.policy_context(policy, scope, model, InspectionPass::First)
+            request: Some((call, document)),
+            ..self.policy_context(policy, scope, call.model_name(), InspectionPass::First)
         };
         ResponsePolicies::new(&plan.policies, context)
     }

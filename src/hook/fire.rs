@@ -28,7 +28,7 @@ use crate::{
     },
     model::{LlmRequest, ResponseMutation, Role},
     observe::recorder::{EventDecision, ExchangeEvent, SinkNeed},
-    policy::{ChunkPosition, InspectionPass, Policy, PolicyContext, PolicyRequest},
+    policy::{ChunkPosition, Policy, PolicyContext, PolicyRequest},
 };
 
 impl Engine {
@@ -52,7 +52,7 @@ impl Engine {
             EventOrigin::Derived | EventOrigin::ModelCall => !policy.inspects_calls,
         };
         plan.retain_policies(SkipReason::InspectsCalls, is_selected);
-        let mut runs = self.run_policies(&plan, scope, InspectionPass::First, &mut event);
+        let mut runs = self.run_policies(&mut plan, scope, &mut event);
         let policy_runs = runs.len();
         let before_hooks = event.clone();
         runs.extend(self.run_layers(&mut plan, scope, &mut event).await);
@@ -63,7 +63,7 @@ impl Engine {
         let is_refused = matches!(E::evaluate(&output).action(), Action::Deny | Action::Stop);
         if hooks_changed || !is_refused && plan.needs_second_pass(&runs) {
             let subject = ConditionSubject::Event(event.as_event());
-            let mut plan = self.plan_second_pass(E::NAME, scope, subject);
+            let mut plan = self.plan_second_pass(&plan, E::NAME, scope, subject);
             plan.policies.retain(|policy| is_selected(policy));
             // A refusal may have texts for the conversation, too.
             let edited = mask_added(&plan, E::NAME, &mut runs);
@@ -74,7 +74,7 @@ impl Engine {
                     let hook_runs = runs.get(policy_runs..).unwrap_or_default();
                     event.apply(&merge_runs::<E>(hook_runs).0);
                 }
-                let last = self.run_policies(&plan, scope, InspectionPass::Second, &mut event);
+                let last = self.run_policies(&mut plan, scope, &mut event);
                 runs.extend(last.into_iter().zip(edited).map(|(run, edited)| HookRun {
                     edited: run.edited || edited,
                     ..run
@@ -108,13 +108,15 @@ impl Engine {
         if plan.is_empty() {
             return FlowVerdict::Proceed(None);
         }
-        let plan = self.record_plan(EventName::AfterModel, scope, plan);
-        let mut runs = self.run_policies(&plan, scope, InspectionPass::First, event);
+        let mut plan = self.record_plan(EventName::AfterModel, scope, plan);
+        let mut runs = self.run_policies(&mut plan, scope, event);
         let hook_runs = run_hooks(&plan, scope, event, document).await;
         apply_edits(&plan, &hook_runs, event);
         runs.extend(hook_runs);
         if !plan.hooks.is_empty() {
-            runs.extend(self.run_policies(&plan, scope, InspectionPass::Second, event));
+            let first = plan.policies.clone();
+            plan.set_second_pass(&first);
+            runs.extend(self.run_policies(&mut plan, scope, event));
         }
         conclude::<AfterModel>(scope.recorder, plan.summary(), runs)
     }
@@ -138,22 +140,26 @@ impl Engine {
         runs
     }
 
-    /// Runs policies in order. Each sees the edits of those before it.
+    /// Runs policies in order. Each sees the edits of those before it. After an edit, the plan has
+    /// the policies and hooks that see it.
     fn run_policies<E: EventKind>(
         &self,
-        plan: &Plan,
+        plan: &mut Plan,
         scope: EventScope<'_>,
-        pass: InspectionPass,
         event: &mut E,
     ) -> Vec<HookRun> {
         let mut runs = Vec::new();
-        for policy in &plan.policies {
-            let context = self.policy_context(policy, scope, "", pass);
-            let mut run = run_policy(policy, &context, event);
+        while let Some(policy) = plan.policies.get(runs.len()).cloned() {
+            let context = self.policy_context(&policy, scope, "", plan.pass_of(&policy));
+            let mut run = run_policy(&policy, &context, event);
             run.result.output.mark_following();
             finish_run(plan, scope, E::NAME, &mut run);
             if run.is_enforced() && run.status() == HookStatus::Ok {
                 event.apply(&run.result.output);
+                if run.has_output() {
+                    let subject = ConditionSubject::Event(event.as_event());
+                    self.follow_edit(plan, E::NAME, scope, subject);
+                }
             }
             runs.push(run);
         }

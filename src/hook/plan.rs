@@ -2,6 +2,7 @@
 //! protocol, section 4). Pure.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
     time::Instant,
 };
@@ -18,6 +19,7 @@ use crate::{
     dialect::Detail,
     event::{DiagnosticCode, EventName, HookRun, RuleId, SkipReason},
     observe::recorder::PlanSummary,
+    policy::InspectionPass,
 };
 
 /// The policies and hooks that run on an event.
@@ -34,6 +36,8 @@ pub struct Plan {
     pub sequential: bool,
     /// Time of the selection.
     started: Option<Instant>,
+    /// Policies that have inspected the event in the first pass; `None` in that pass.
+    inspected: Option<Vec<RuleId>>,
     /// Policies and hooks that do not run, and why.
     pub(super) skipped: Vec<(RuleId, SkipReason)>,
     /// True if its hook is called for a proof, although the last one failed.
@@ -161,6 +165,46 @@ impl Plan {
         let mut policies = self.policies.clone();
         policies.sort_by_key(|policy| policy.is_locked);
         policies
+    }
+
+    /// Makes it the plan of a second pass, before which these policies have inspected the event.
+    pub(super) fn set_second_pass(&mut self, first: &[Arc<ConfiguredPolicy>]) {
+        let rules = first.iter().map(|policy| policy.rule);
+        self.inspected = Some(rules.collect());
+    }
+
+    /// Returns the pass in which a policy inspects the event.
+    pub(super) fn pass_of(&self, policy: &ConfiguredPolicy) -> InspectionPass {
+        match &self.inspected {
+            None => InspectionPass::First,
+            Some(rules) if rules.contains(&policy.rule) => InspectionPass::Second,
+            Some(_) => InspectionPass::SecondOnly,
+        }
+    }
+
+    /// Returns whether policies and hooks are selected anew after a policy has edited the event.
+    pub(super) fn follows_edits(&self, event: EventName) -> bool {
+        // Conditions on answers are evaluated once for all chunks.
+        self.inspected.is_none() && event != EventName::AfterModel
+    }
+
+    /// Takes over the hooks of a later selection, and the policies of which the condition did not
+    /// hold before. INVARIANT: a policy that was selected runs.
+    pub(super) fn reselect(&mut self, selected: Self) {
+        let was_skipped = |policy: &Arc<ConfiguredPolicy>| {
+            self.skipped.contains(&(policy.rule, SkipReason::Condition))
+        };
+        let added = selected.policies.into_iter().filter(was_skipped);
+        self.policies.extend(added);
+        self.sequential = selected.sequential;
+        self.hooks = selected.hooks;
+        self.locked_hooks = selected.locked_hooks;
+        self.failed_conditions.extend(selected.failed_conditions);
+        self.skipped.extend(selected.skipped);
+        let policies = self.policies.iter().map(|policy| policy.rule);
+        let hooks = self.all_hooks().map(|hook| hook.rule);
+        let mut listed: BTreeSet<RuleId> = policies.chain(hooks).collect();
+        self.skipped.retain(|(rule, _)| listed.insert(*rule));
     }
 
     /// Keeps the policies that hold, and skips the others for one reason.

@@ -230,8 +230,8 @@ struct TableBuilder<'a> {
     previous: Vec<&'a Arc<Hook>>,
     layers: &'a [PolicyLayer],
     tool_names: Arc<ToolNames>,
-    /// Number of policies without a name, by kind.
-    unnamed: BTreeMap<(String, Option<EventName>), usize>,
+    /// Number of policies without a name, by kind, event and bundle.
+    unnamed: BTreeMap<(String, Option<EventName>, &'static str), usize>,
     table: HookTable,
     problems: Vec<Problem>,
 }

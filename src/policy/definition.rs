@@ -104,7 +104,7 @@ impl PolicyRequest {
 
     /// Length of the body, in bytes.
     pub fn bytes(&self) -> usize {
-        self.document.to_bytes().len()
+        self.call.body_bytes(&self.document)
     }
 
     /// Replaces a field of the stable form.
@@ -190,7 +190,7 @@ pub struct PolicyContext<'a> {
     /// Pass of the inspection.
     pub pass: InspectionPass,
     /// The request that the inspected response answers; `None` for other events.
-    pub request: Option<&'a Document>,
+    pub request: Option<(&'a Call, &'a Document)>,
     /// Counters of all policies.
     pub counters: &'a Arc<SessionCounters>,
 }
@@ -209,8 +209,10 @@ impl PolicyContext<'_> {
 pub enum InspectionPass {
     /// Inspection before hooks run.
     First,
-    /// Inspection of what hooks have changed.
+    /// Inspection of what hooks have changed, by a policy that has inspected the event before.
     Second,
+    /// Inspection of what hooks have changed, by a policy whose condition did not hold before.
+    SecondOnly,
 }
 
 /// Position of a chunk in its response.

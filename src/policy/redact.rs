@@ -76,7 +76,9 @@ impl Policy for Redact {
         if !scopes.iter().any(|scope| self.on.contains(scope)) {
             return None;
         }
-        let expected = context.request.map(dialect::expected_response);
+        let expected = context
+            .request
+            .map(|(_, document)| dialect::expected_response(document));
         // A request that cannot be read expects no format.
         let format = expected.and_then(Result::ok);
         let format = format.map_or(ResponseFormat::Text, |expected| expected.format);

@@ -109,7 +109,7 @@ impl Policy for RequestLimits {
         if !request.call.operation.generates() {
             return Ok(HookOutput::default());
         }
-        if context.pass == InspectionPass::First {
+        if context.pass != InspectionPass::Second {
             let usage = context.session_usage();
             usage.begin_reported_response();
             if let Err(reason) = self.check_usage(&usage) {
@@ -130,8 +130,8 @@ impl Policy for RequestLimits {
         Some(Box::new(TokenCounter {
             usage: context.session_usage(),
             tokens: 0,
-            size: context.request.map(|request| CallSize {
-                request_bytes: request.to_bytes().len() as u64,
+            size: context.request.map(|(call, document)| CallSize {
+                request_bytes: call.body_bytes(document) as u64,
                 ..CallSize::default()
             }),
         }))

@@ -21,7 +21,7 @@ use crate::{
     },
     hook::{ConditionSubject, Engine, EventScope, Guard, run_hooks},
     observe::recorder::{ExchangeSummary, Recorder},
-    policy::{ChunkPosition, InspectionPass, PolicyRequest},
+    policy::{ChunkPosition, PolicyRequest},
 };
 
 /// Start of the session ids that hooks receive with cases.
@@ -153,8 +153,8 @@ impl CaseRun<'_> {
             call: &request.call,
             document: &request.document,
         };
-        let plan = engine.plan(EventName::BeforeModel, scope, subject);
-        let mut runs = engine.inspect_request(&plan, scope, &mut request, InspectionPass::First)?;
+        let mut plan = engine.plan(EventName::BeforeModel, scope, subject);
+        let mut runs = engine.inspect_request(&mut plan, scope, &mut request)?;
         if !plan.hooks.is_empty() {
             let llm_request = dialect::read_stable_form(
                 &request.call,
@@ -190,8 +190,7 @@ impl CaseRun<'_> {
         let (call, document) = (&example.call, &example.document);
         let subject = ConditionSubject::Call { call, document };
         let plan = engine.plan(EventName::AfterModel, scope, subject);
-        let model = call.model_name();
-        let mut policies = engine.response_policies(&plan, scope, model, document);
+        let mut policies = engine.response_policies(&plan, scope, call, document);
         let llm_request = Arc::new(
             dialect::read_stable_form(call, document, plan.detail(EventName::AfterModel))?.into(),
         );

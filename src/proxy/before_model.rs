@@ -18,7 +18,7 @@ use crate::{
     hook::{Plan, conclude, evaluate},
     model::{RequestMutation, ResponseMutation},
     observe::recorder::{ExchangeAction, ExchangeEvent},
-    policy::{InspectionPass, PolicyRequest},
+    policy::PolicyRequest,
 };
 
 /// Fires `BeforeModel`. Breaks if hooks answer the request or deny it. `output` has what earlier
@@ -39,7 +39,7 @@ pub(super) async fn run(
         clear_denial(turn, request).await;
         return Ok(Continue(()));
     }
-    let mut runs = apply_policies(turn, request, &plan, InspectionPass::First)?;
+    let mut runs = apply_policies(turn, request, &mut plan)?;
     let needs_second_pass = plan.needs_second_pass(&runs);
     let hooks = turn.run_hooks(&plan, request, |llm_request| BeforeModel { llm_request });
     runs.extend(hooks.await?);
@@ -64,8 +64,9 @@ pub(super) async fn run(
         // INVARIANT: policies inspect what hooks changed before it goes upstream.
         let engine = &context.snapshot.engine;
         let subject = request.subject();
-        let plan = engine.plan_second_pass(EventName::BeforeModel, turn.scope(), subject);
-        let runs = apply_policies(turn, request, &plan, InspectionPass::Second)?;
+        let event = EventName::BeforeModel;
+        let mut plan = engine.plan_second_pass(&plan, event, turn.scope(), subject);
+        let runs = apply_policies(turn, request, &mut plan)?;
         verdict = conclude::<BeforeModel>(&context.recorder, plan.summary(), runs);
     }
     apply_verdict(turn, request, verdict, output).await
@@ -154,12 +155,11 @@ async fn inspect_answer(
 fn apply_policies(
     turn: &TurnState<'_>,
     request: &mut ModelRequest,
-    plan: &Plan,
-    pass: InspectionPass,
+    plan: &mut Plan,
 ) -> Result<Vec<HookRun>, ApiError> {
     let mut edited = PolicyRequest::new(request.call.clone(), request.document.clone());
     let engine = &turn.context.snapshot.engine;
-    let runs = engine.inspect_request(plan, turn.scope(), &mut edited, pass)?;
+    let runs = engine.inspect_request(plan, turn.scope(), &mut edited)?;
     if edited.edited {
         let model = edited.call.model_name();
         turn.context.record_action(ExchangeAction::Edit);

@@ -24,7 +24,7 @@ use crate::{
     hook::{ConditionSubject, Engine, EventScope},
     model::LlmRequest,
     observe::recorder::{ExchangeSummary, Recorder},
-    policy::{InspectionPass, PolicyRequest},
+    policy::PolicyRequest,
     recording::{RecordedExchange, RecordedSession},
     timestamp::whole_milliseconds,
 };
@@ -272,9 +272,9 @@ fn model_runs(engine: &Engine, context: &Context, model: &str) -> Vec<HookRun> {
         call: &call,
         document: &document,
     };
-    let plan = engine.plan(EventName::BeforeModel, scope, subject);
+    let mut plan = engine.plan(EventName::BeforeModel, scope, subject);
     let mut request = PolicyRequest::new(call, document);
-    let runs = engine.inspect_request(&plan, scope, &mut request, InspectionPass::First);
+    let runs = engine.inspect_request(&mut plan, scope, &mut request);
     runs.unwrap_or_default()
 }
 

@@ -332,3 +332,53 @@ policies:
     assert_eq!(code, 0);
     insta::assert_snapshot!(uncertain, @r"warning: hookgate.yaml:3:44: policy `tool_guard`: BeforeTool has no `request.model`, so the policy runs there unless the rest of the condition is false; test `event` or `has(…)` first");
 }
+
+/// Replaces the model of a request.
+const SWAP: &str = "{ policy: model_swap, swap: { m: other } }";
+
+#[tokio::test]
+async fn a_policy_runs_if_another_one_makes_its_condition_true() {
+    let guard =
+        "{ name: guard, policy: prompt_guard, deny: [aurora], when: 'request.model == \"other\"' }";
+    for policies in [format!("[{SWAP}, {guard}]"), format!("[{guard}, {SWAP}]")] {
+        let upstream = Upstream::mock().await;
+        let config = format!("policies: {policies}\n");
+        let gateway = TestGateway::start(&upstream, &config).await;
+        let agent = gateway.agent();
+        let mut event = hook::reported_request(&json!([{ "role": "user", "content": "aurora" }]));
+        event["llm_request"]["model"] = "m".into();
+
+        let answer = agent.generate("m", &prompt("aurora")).await;
+        let reported = agent.report(&event, "").await.json();
+
+        assert_eq!(answer.header("x-hookgate-action"), "deny", "{policies}");
+        assert!(upstream.requests().is_empty(), "{policies}");
+        assert_eq!(reported["decision"], "deny", "{policies}: {reported}");
+        let answer = agent.generate("m", &prompt("hi")).await;
+        assert_eq!(answer.header("x-hookgate-action"), "edit", "{policies}");
+    }
+}
+
+#[tokio::test]
+async fn a_hook_is_selected_by_the_model_that_it_sees() {
+    for (model, runs) in [("other", true), ("m", false)] {
+        let upstream = Upstream::mock().await;
+        let hook = denying_hook(&format!("request.model == '{model}'"));
+        let hooks = hook::config(&[("BeforeModel", hook)]);
+        let config = format!("policies: [{SWAP}]\n{hooks}");
+        let gateway = TestGateway::start(&upstream, &config).await;
+        let agent = gateway.agent();
+        let mut event = hook::reported_request(&json!([{ "role": "user", "content": "hi" }]));
+        event["llm_request"]["model"] = "m".into();
+
+        let answer = agent.generate("m", &prompt("hi")).await;
+        let reported = agent.report(&event, "").await.json();
+
+        assert_eq!(
+            answer.header("x-hookgate-action") == "deny",
+            runs,
+            "{model}"
+        );
+        assert_eq!(reported["decision"] == "deny", runs, "{model}: {reported}");
+    }
+}

@@ -135,6 +135,46 @@ fn only_the_secret_of_an_assignment_is_masked() {
 }
 
 #[test]
+fn an_address_behind_a_url_without_a_path_is_masked() {
+    let mask = every_detector();
+    for before in [
+        "https://acme.com,",
+        "|https://acme.com|",
+        "[a](https://acme.com),",
+        "https://app.example.org?email=",
+        "https://app.example.org#",
+        "{https://acme.com};",
+        "[https://acme.com]",
+        "https://acme.com\\",
+    ] {
+        check(
+            &mask,
+            &format!("{before}ann@corp.com,x"),
+            &format!("{before}[REDACTED:email],x"),
+        );
+    }
+}
+
+#[test]
+fn a_password_that_begins_like_a_placeholder_is_masked() {
+    let mask = Mask::new(&["url_password"], &[], &Style::Label).unwrap();
+    for password in [
+        "$3cretPw9",
+        "*9secretPw",
+        "[3cretPw9",
+        "{3cretPw9",
+        "$3CRET",
+        "${PASSWORD}9",
+    ] {
+        check(
+            &mask,
+            &format!("postgres://app:{password}@db.example.com/x"),
+            "postgres://app:[REDACTED:url_password]@db.example.com/x",
+        );
+    }
+}
+
+#[test]
 fn adjacent_secrets_have_one_label_each() {
     let mask = every_detector();
     let (key, mail) = ("AKIAIOSFODNN7EXAMPLE", "john@example.com");

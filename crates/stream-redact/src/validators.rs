@@ -57,11 +57,10 @@ fn is_scale(label: &str) -> bool {
     })
 }
 
-/// Returns whether the text ends between `scheme://` and `@`.
+/// Returns whether the text ends between `scheme://` and `@`. Delimiters of URLs in texts end an
+/// authority, too.
 fn is_in_authority(before: &[u8]) -> bool {
-    let inside = |byte: &&u8| {
-        byte.is_ascii_graphic() && !matches!(byte, b'/' | b'@' | b'"' | b'\'' | b'<' | b'>')
-    };
+    let inside = |byte: &&u8| byte.is_ascii_graphic() && !br#"/?#@"'<>|\,;()[]{}"#.contains(byte);
     let user = before.iter().rev().take_while(inside).count();
     let outside = before.len().saturating_sub(user);
     before
@@ -176,12 +175,21 @@ pub(super) fn google_key(candidate: Candidate<'_>) -> Option<usize> {
 pub(super) fn url_password(candidate: Candidate<'_>) -> Option<usize> {
     let user = candidate.text.get(3..)?;
     let begin = 3 + user.iter().position(|byte| *byte == b':')? + 1;
-    // `${PASSWORD}`, `{password}`, `[password]`, `***`, `%s` are none.
-    let is_hidden = matches!(
-        candidate.text.get(begin..)?,
-        [b'$' | b'{' | b'[' | b'*', ..] | [b'%', _]
-    );
-    (candidate.after == Some(b'@') && !is_hidden).then_some(begin)
+    let is_secret = !is_placeholder(candidate.text.get(begin..)?);
+    (candidate.after == Some(b'@') && is_secret).then_some(begin)
+}
+
+/// Returns whether the whole text is a placeholder: `${PASSWORD}`, `$(PASSWORD)`, `$PASSWORD`,
+/// `{password}`, `[password]`, `***`, `%s`.
+fn is_placeholder(password: &[u8]) -> bool {
+    match password {
+        [b'$', b'{', .., b'}'] | [b'$', b'(', .., b')'] => true,
+        [b'{', .., b'}'] | [b'[', .., b']'] | [b'%', _] => true,
+        [b'$', b'A'..=b'Z' | b'_', name @ ..] => name
+            .iter()
+            .all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_')),
+        stars => stars.iter().all(|byte| *byte == b'*'),
+    }
 }
 
 fn count(text: &[u8], kind: impl Fn(u8) -> bool) -> usize {

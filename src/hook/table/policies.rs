@@ -24,16 +24,22 @@ impl TableBuilder<'_> {
     }
 
     /// Returns the name of a policy's counters. Without a name, the first policy has its own, the
-    /// second one has, and so on; the first hook of each event shares one, too.
+    /// second one has, and so on; the first hook of each event shares one, too. INVARIANT: no
+    /// policy of another bundle has the counters of a locked one.
     fn counter_name(&mut self, spec: &PolicySpec, event: Option<EventName>) -> String {
         let label = spec.label().to_owned();
         if spec.name.is_some() {
             return label;
         }
-        let number = self.unnamed.entry((spec.policy.clone(), event));
+        let bundle = if self.is_locked(&spec.span) {
+            "locked "
+        } else {
+            ""
+        };
+        let number = self.unnamed.entry((spec.policy.clone(), event, bundle));
         let number = number.and_modify(|number| *number += 1).or_insert(1);
         let list = if event.is_some() { "hooks" } else { "policies" };
-        format!("{label}#{number} of {list}")
+        format!("{label}#{number} of {bundle}{list}")
     }
 
     /// Adds a policy on one event.
@@ -77,6 +83,7 @@ impl TableBuilder<'_> {
             kind: kind.name,
             mode: spec.mode,
             is_locked: self.is_locked(&spec.span),
+            is_below_locked: self.is_below_locked(&spec.span),
             proof: spec.proof.clone(),
             matcher: matcher.clone(),
             inspects_calls: events.iter().any(|event| event.is_model_call()),
@@ -92,5 +99,10 @@ impl TableBuilder<'_> {
     pub(super) fn is_locked(&self, span: &SourceSpan) -> bool {
         let locked = self.layers.split_first();
         locked.is_some_and(|(locked, unlocked)| !unlocked.is_empty() && locked.contains(span))
+    }
+
+    /// Returns whether a policy is in the bundle below a locked one.
+    fn is_below_locked(&self, span: &SourceSpan) -> bool {
+        self.layers.iter().skip(1).any(|layer| layer.contains(span))
     }
 }

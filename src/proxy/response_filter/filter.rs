@@ -81,7 +81,8 @@ impl<'a> ResponseFilter<'a> {
         let is_summary = turn.role == CallRole::Helper && context.snapshot.derives_any;
         // The agent has received a filtered part, so the rest must be filtered, too.
         let is_retry = turn.is_retry();
-        let (engine, model) = (&context.snapshot.engine, request.call.model_name());
+        let (call, document) = (&request.call, &request.document);
+        let (original, engine) = (request.original.as_ref(), &context.snapshot.engine);
         let scope = turn.scope();
         let (event, subject) = (EventName::AfterModel, request.subject());
         let locked_plan = engine.plan_locked_hooks(&mut plan, event, scope, subject);
@@ -94,20 +95,16 @@ impl<'a> ResponseFilter<'a> {
         Ok(Some(Self {
             context,
             hook_context: turn.hook_context.clone(),
-            model: model.to_owned(),
-            first_policies: engine.response_policies(&plan, scope, model, &request.document),
-            second_policies: engine.second_pass_policies_if_needed(&plan, scope, model),
+            model: call.model_name().to_owned(),
+            first_policies: engine.response_policies(&plan, scope, call, document),
+            second_policies: engine.second_pass_policies_if_needed(&plan, scope, call.model_name()),
             llm_request: Arc::new(llm_request),
             allowed,
             partial_calls: PartialCalls::default(),
             finish_edits: FinishEdits::default(),
             edited_candidates: EditedCandidates::default(),
             fires_before_tool,
-            may_have_hosted_shell: dialect::may_have_hosted_shell(
-                &request.call,
-                request.original.as_ref(),
-                &request.document,
-            )?,
+            may_have_hosted_shell: dialect::may_have_hosted_shell(call, original, document)?,
             unrecorded_chunks: 0,
             is_required: is_hooked || is_summary || is_retry || context.records_responses,
             plan,

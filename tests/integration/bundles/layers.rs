@@ -473,3 +473,45 @@ async fn the_organisations_policies_inspect_texts_that_a_team_adds() {
         assert!(!text.contains("a@example.com"), "{text}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hook_of_a_team_has_no_counter_of_the_organisation() {
+    let limit = "[{ hooks: [{ type: builtin, policy: request_limits, max_tokens: 3 }] }]";
+    let org = format!("hooks: {{ BeforeModel: {limit}, AfterModel: {limit} }}\n");
+    let hook = json!({ "type": "builtin", "policy": "request_limits", "max_calls": 1000 });
+    let team = json!({ "hooks": { "BeforeModel": [{ "hooks": [hook] }] } });
+    let replica = replica_of(
+        &[("hookgate.yaml", &org)],
+        &[
+            ("hookgate.yaml", "hook_files: [{ path: hooks.json }]\n"),
+            ("hooks.json", &team.to_string()),
+        ],
+    )
+    .await;
+    let agent = replica.agent.sending("x-hookgate-session", "one");
+
+    let mut actions = Vec::new();
+    for _ in 0..2 {
+        let answer = agent.generate("m", &prompt("hello")).await;
+        actions.push(answer.header("x-hookgate-action").to_owned());
+    }
+
+    assert_eq!(actions, ["pass", "deny"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_policy_of_a_team_allows_no_mcp_server() {
+    let guard = "policies: [{ policy: tool_guard, allow: [\"*\"] }]\n";
+    let other = "policies: [{ policy: request_limits, max_calls: 100 }]\n";
+    let mut request = prompt("hello");
+    request["tools"] = json!([{ "mcpServers": [{ "name": "files" }] }]);
+    for (org, team, status) in [(other, guard, 400), (guard, other, 200)] {
+        let replica = replica_of(&[("hookgate.yaml", org)], &[("hookgate.yaml", team)]).await;
+
+        let answer = replica.agent.generate("m", &request).await;
+
+        assert_eq!(answer.status, status, "{org}: {}", answer.text());
+        let sent = replica.upstream.requests().len();
+        assert_eq!(sent, usize::from(status == 200), "{org}");
+    }
+}

@@ -309,3 +309,88 @@ async fn a_response_without_a_token_count_is_charged_by_an_estimate() {
         assert_eq!(actions[3], "deny");
     }
 }
+
+#[tokio::test]
+async fn a_call_is_counted_if_a_hook_makes_the_condition_true() {
+    let upstream = Upstream::mock().await;
+    let swap = hook::request(&json!({ "model": "other" }));
+    let hooks = hook::config(&[("BeforeModel", hook::printing("swap", &swap))]);
+    let limit = "{ policy: request_limits, max_calls: 1, when: request.model == \"other\" }";
+    let gateway = TestGateway::start(&upstream, &format!("policies: [{limit}]\n{hooks}")).await;
+    let agent = gateway.agent().sending("x-hookgate-session", "one");
+    let mut event = hook::reported_request(&json!([{ "role": "user", "content": "hi" }]));
+    event["session_id"] = "two".into();
+
+    let denials = [is_denied(&agent).await, is_denied(&agent).await];
+    let reported = [
+        agent.report(&event, "").await.json(),
+        agent.report(&event, "").await.json(),
+    ];
+
+    assert_eq!(denials, [false, true]);
+    assert_ne!(reported[0]["decision"], "deny");
+    assert_eq!(reported[1]["decision"], "deny", "{reported:?}");
+}
+
+/// The content form of a request has neither its thinking nor its schemas, and has the places of
+/// its messages.
+#[tokio::test]
+async fn the_size_of_a_request_is_that_of_its_body() {
+    let long = "x".repeat(30_000);
+    let thinking = json!({ "type": "thinking", "thinking": long, "signature": "s" });
+    let reasoning =
+        json!({ "type": "reasoning", "id": "rs", "summary": [], "encrypted_content": long });
+    let turn = json!([{ "role": "user", "content": "a" }, { "role": "assistant", "content": "b" }]);
+    let turns = turn.as_array().unwrap().iter().cycle().take(350);
+    let short: Vec<&Value> = turns.collect();
+    let bodies = [
+        (
+            "/v1/messages",
+            json!({ "model": "m", "max_tokens": 9, "messages": [
+                { "role": "user", "content": "a" },
+                { "role": "assistant", "content": [thinking, { "type": "text", "text": "b" }] },
+                { "role": "user", "content": "c" },
+            ] }),
+            true,
+        ),
+        (
+            "/v1/responses",
+            json!({ "model": "m", "store": false, "input": [
+                { "role": "user", "content": "a" },
+                reasoning,
+                { "role": "assistant", "content": "b" },
+                { "role": "user", "content": "c" },
+            ] }),
+            true,
+        ),
+        (
+            "/v1/chat/completions",
+            json!({ "model": "m", "messages": short }),
+            false,
+        ),
+    ];
+    for policy in [
+        "{ policy: request_limits, max_input: 20KiB }",
+        "{ policy: request_limits, max_input: 1B, when: request.bytes > 20480 }",
+    ] {
+        let upstream = Upstream::mock().await;
+        let config = format!(
+            "upstreams: {{ anthropic: {{ url: \"{{upstream}}\" }}, openai: {{ url: \"{{upstream}}\" }} }}\n\
+             policies: [{policy}]\n"
+        );
+        let gateway = TestGateway::start(&upstream, &config).await;
+
+        for (path, body, is_large) in &bodies {
+            let answer = gateway.agent().post(path, body.to_string()).await;
+
+            let is_denied = answer.header("x-hookgate-action") == "deny";
+            let length = body.to_string().len();
+            assert_eq!(
+                is_denied,
+                *is_large,
+                "{path}, {length} B, {policy}: {}",
+                answer.text()
+            );
+        }
+    }
+}

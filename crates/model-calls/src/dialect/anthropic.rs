@@ -50,7 +50,7 @@ impl Dialect for Anthropic {
 
     fn open_request(&self, call: &mut Call, body: Document) -> Result<OpenedRequest> {
         let form = request::open_body(call, &body)?;
-        Ok(OpenedRequest::from_body(form, body))
+        Ok(OpenedRequest::from_body(call, form, body))
     }
 
     fn session_in(&self, body: &Document) -> Result<Option<String>> {

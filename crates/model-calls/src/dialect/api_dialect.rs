@@ -149,8 +149,11 @@ pub struct OpenedRequest {
 }
 
 impl OpenedRequest {
-    /// A request whose body has another form.
-    pub const fn from_body(form: Document, body: Document) -> Self {
+    /// A request whose body has another form. Its call keeps the difference of their lengths.
+    pub fn from_body(call: &mut Call, form: Document, body: Document) -> Self {
+        let lengths = [&body, &form].map(|document| document.to_bytes().len());
+        let [body_bytes, form_bytes] = lengths.map(usize::cast_signed);
+        call.excess_bytes = body_bytes.saturating_sub(form_bytes);
         Self {
             form,
             original: Some(body),

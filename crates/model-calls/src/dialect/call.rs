@@ -35,6 +35,8 @@ pub struct Call {
     pub storage: ResponseStorage,
     /// True if the agent expects no token counts in the response.
     pub omits_usage: bool,
+    /// Length of the body that was read less that of its content form, in bytes.
+    pub(crate) excess_bytes: isize,
 }
 
 /// Permission for the model API to store the response to a call.
@@ -95,6 +97,7 @@ impl Call {
             allowed_fields: AllowedFields::default(),
             storage: ResponseStorage::AsSent,
             omits_usage: false,
+            excess_bytes: 0,
         })
     }
 
@@ -109,7 +112,15 @@ impl Call {
             allowed_fields: AllowedFields::default(),
             storage: ResponseStorage::AsSent,
             omits_usage: false,
+            excess_bytes: 0,
         }
+    }
+
+    /// Returns the length of the request's body by its content form, in bytes. Of an edited form it
+    /// is an estimate.
+    pub fn body_bytes(&self, form: &Document) -> usize {
+        let form_bytes = form.to_bytes().len();
+        form_bytes.saturating_add_signed(self.excess_bytes)
     }
 
     /// Returns the model's name; empty if the call has none.

@@ -86,7 +86,7 @@ impl Dialect for OpenAiResponses {
             }
         };
         call.read_stream(&body)?;
-        Ok(OpenedRequest::from_body(document, body))
+        Ok(OpenedRequest::from_body(call, document, body))
     }
 
     fn session_in(&self, body: &Document) -> Result<Option<String>> {

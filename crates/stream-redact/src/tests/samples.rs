@@ -109,5 +109,7 @@ pub(super) const HARMLESS: &[&str] = &[
     "sk-abcdefghijklmnopqrstuvwxyz",
     // no passwords
     "https://example.com:8080/a@b", "http://a:b/c", "postgres://user:${PASSWORD}@host/db", "://:@",
+    "redis://:$DB_PASSWORD@host", "redis://:$(DB_PASSWORD)@host", "redis://:{password}@host", "redis://:[password]@host",
+    "redis://:***@host", "redis://:%s@host",
     "redis://:@host", "https://example.com/", "printf(\"%s://%s:%s@%s\")",
 ];

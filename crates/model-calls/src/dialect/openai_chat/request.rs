@@ -50,7 +50,7 @@ pub fn open_request(call: &mut Call, body: Document) -> Result<OpenedRequest> {
     if try_any(STORED_PROMPTS, |field| is_set(&body, &[field]))? {
         allowed.check(Api::OpenAiChat, RequestField::StoredPrompt)?;
     }
-    Ok(OpenedRequest::from_body(read_chat(&body)?, body))
+    Ok(OpenedRequest::from_body(call, read_chat(&body)?, body))
 }
 
 /// Returns whether a stream ends with token counts.

@@ -63,7 +63,7 @@ pub fn open_wrapped(call: &mut Call, body: Document) -> Result<OpenedRequest> {
     call.model = Some(model.ok_or_else(invalid_model)?);
     check_model(call, &document)?;
     check_form(&document)?;
-    Ok(OpenedRequest::from_body(document, body))
+    Ok(OpenedRequest::from_body(call, document, body))
 }
 
 /// Refuses a request with fields of hookgate's own, or with too many contents or parts.
