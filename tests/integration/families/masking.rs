@@ -339,3 +339,20 @@ async fn texts_of_a_whole_answer_keep_their_ends_and_citations() {
         assert_eq!(received.json()["content"], blocks(masked));
     }
 }
+
+#[tokio::test]
+async fn a_thought_ends_in_front_of_its_signature() {
+    let pieces = ["a plan", " for jo"].map(str::to_owned).to_vec();
+    let parts = vec![Part::Thought(pieces), Part::text(&["ok"])];
+    let upstream = Family::Anthropic.upstream(vec![parts]).await;
+    let gateway = Family::Anthropic.gateway(&upstream, MASK_EMAILS).await;
+
+    let answer = Family::Anthropic
+        .ask(&gateway, true, &[Turn::User("hi")])
+        .await;
+
+    let thoughts = Family::Anthropic.parse(true, &answer).thoughts;
+    assert_eq!(thoughts, "a plan for jo");
+    let (_, behind) = answer.text().split_once("signature_delta").unwrap();
+    assert!(!behind.contains("thinking_delta"), "{behind}");
+}
