@@ -63,6 +63,11 @@ impl ModelStep {
     }
 
     fn push_part(&mut self, proposed: &ProposedPart<'_>) -> Result<()> {
+        if let ProposedPart::Sent(part) = proposed
+            && part.continues_call()?
+        {
+            return Ok(());
+        }
         let part = proposed.part().complete_call()?;
         if part.is_thought {
             self.end_text();
