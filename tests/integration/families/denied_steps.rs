@@ -264,6 +264,40 @@ async fn a_hosted_call_goes_to_the_agent_with_the_result_in_the_next_answer() {
 }
 
 #[tokio::test]
+async fn the_model_is_asked_again_in_the_container_of_its_code() {
+    let container = json!({ "id": "container_1", "expires_at": "2026-12-01T00:00:00Z" });
+    let mut whole = message(&json!(program()));
+    whole["container"] = container.clone();
+    let delta = r#""delta":{"stop_reason""#;
+    let named = format!(r#""delta":{{"container":{container},"stop_reason""#);
+    let streamed = stream(&json!(program())).replace(delta, &named);
+    let end = json!([text("ok")]);
+    let (wholes, streams) = (
+        [whole.to_string(), message(&end).to_string()],
+        [streamed, stream(&end)],
+    );
+    let upstream = Upstream::with(move |asked| {
+        let round = usize::from(asked.body.contains("tool_result"));
+        if asked.json()["stream"] == true {
+            respond(200, "text/event-stream", streams[round].clone())
+        } else {
+            respond(200, "application/json", wholes[round].clone())
+        }
+    })
+    .await;
+    for mode in ["", "after_model: buffered\n"] {
+        let config = format!("{DENY_RM}{mode}");
+        let gateway = Family::Anthropic.gateway(&upstream, &config).await;
+        for is_stream in [false, true] {
+            ask(&gateway, is_stream, &[]).await;
+
+            let request = upstream.requests().pop().unwrap().json();
+            assert_eq!(request["container"], "container_1", "{is_stream} {mode}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_answer_behind_a_denied_step_keeps_its_stop_reason() {
     let ends = [
         ("stop_sequence", json!("END")),
