@@ -339,6 +339,48 @@ async fn an_answer_behind_a_denied_step_keeps_its_stop_reason() {
 }
 
 #[tokio::test]
+async fn a_turn_that_a_denial_ends_keeps_the_token_counts() {
+    let mut first = message(&json!([text("I try"), denied_call()]));
+    first["usage"] = json!({ "input_tokens": 7, "cache_read_input_tokens": 2, "output_tokens": 5 });
+    let streamed = stream(&first["content"])
+        .replace(
+            r#""usage":{"input_tokens":1"#,
+            r#""usage":{"input_tokens":7"#,
+        )
+        .replace(
+            r#""usage":{"output_tokens":1"#,
+            r#""usage":{"output_tokens":5"#,
+        );
+    let upstream = Upstream::with(move |asked| {
+        if asked.json()["stream"] == true {
+            respond(200, "text/event-stream", streamed.clone())
+        } else {
+            respond(200, "application/json", first.to_string())
+        }
+    })
+    .await;
+    let config = format!("events: {{ max_denied_rounds: 1 }}\n{DENY_RM}");
+    let gateway = Family::Anthropic.gateway(&upstream, &config).await;
+
+    let answer = ask(&gateway, false, &[]).await.json();
+    let streamed = ask(&gateway, true, &[]).await;
+
+    let counts = |usage: &Value| {
+        (
+            usage["input_tokens"].clone(),
+            usage["output_tokens"].clone(),
+        )
+    };
+    assert_eq!(counts(&answer["usage"]), (7.into(), 5.into()), "{answer}");
+    let mut streamed = events(&streamed).into_iter().map(|(_, data)| data);
+    let end = streamed
+        .find(|data| data.contains("message_delta"))
+        .unwrap();
+    let end: Value = serde_json::from_str(&end).unwrap();
+    assert_eq!(counts(&end["usage"]), (7.into(), 5.into()), "{end}");
+}
+
+#[tokio::test]
 async fn an_edited_answer_keeps_its_stop_reason() {
     let mut body = message(&json!([text("AKIAIOSFODNN7EXAMPLQ")]));
     body["stop_reason"] = "stop_sequence".into();
