@@ -100,6 +100,7 @@ fn decide_denied(
     turn.denied_rounds += 1;
     let contents = dialect::denied_step(&buffer.step, &buffer.calls)?;
     dialect::append_contents(&mut request, &contents)?;
+    buffer.step.write_container(&mut request)?;
     Ok(AnswerDecision::AskAgain(request))
 }
 

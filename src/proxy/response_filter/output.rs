@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode, header};
 
 use super::channel::ChunkChannel;
 use crate::{
-    dialect::{DialectError, MergedChunks, ResponseDocument, WriteChunks},
+    dialect::{DialectError, MergedChunks, RawUsage, ResponseDocument, WriteChunks},
     error::ApiError,
     observe::recorder::ExchangeEvent,
     proxy::{
@@ -28,6 +28,8 @@ pub struct Output {
     is_sent: bool,
     /// Indexes of the candidates beside the first one that are written without their ends.
     open_alternatives: BTreeSet<u64>,
+    /// Token counts of the last answer of the model, for a denial that ends the response.
+    pub usage: RawUsage,
     form: OutputForm,
 }
 
@@ -64,12 +66,13 @@ impl Output {
         Self::new(responder, form)
     }
 
-    const fn new(responder: Arc<Responder>, form: OutputForm) -> Self {
+    fn new(responder: Arc<Responder>, form: OutputForm) -> Self {
         Self {
             responder,
             is_started: false,
             is_sent: false,
             open_alternatives: BTreeSet::new(),
+            usage: RawUsage::default(),
             form,
         }
     }
@@ -196,6 +199,9 @@ impl Output {
                 let mut chunk = self.responder.chunk(&reply)?;
                 chunk.start_paragraphs(&mut turn.sent_texts.clone())?;
                 chunk.end_alternatives(&self.open_alternatives)?;
+                if let HookReply::Denied(_) = reply {
+                    chunk.replace_usage(&self.usage)?;
+                }
                 turn.steps.record_answer_edit(&[], &chunk.to_bytes());
                 self.write(turn, vec![chunk])?;
             }

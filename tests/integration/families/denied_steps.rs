@@ -264,6 +264,40 @@ async fn a_hosted_call_goes_to_the_agent_with_the_result_in_the_next_answer() {
 }
 
 #[tokio::test]
+async fn the_model_is_asked_again_in_the_container_of_its_code() {
+    let container = json!({ "id": "container_1", "expires_at": "2026-12-01T00:00:00Z" });
+    let mut whole = message(&json!(program()));
+    whole["container"] = container.clone();
+    let delta = r#""delta":{"stop_reason""#;
+    let named = format!(r#""delta":{{"container":{container},"stop_reason""#);
+    let streamed = stream(&json!(program())).replace(delta, &named);
+    let end = json!([text("ok")]);
+    let (wholes, streams) = (
+        [whole.to_string(), message(&end).to_string()],
+        [streamed, stream(&end)],
+    );
+    let upstream = Upstream::with(move |asked| {
+        let round = usize::from(asked.body.contains("tool_result"));
+        if asked.json()["stream"] == true {
+            respond(200, "text/event-stream", streams[round].clone())
+        } else {
+            respond(200, "application/json", wholes[round].clone())
+        }
+    })
+    .await;
+    for mode in ["", "after_model: buffered\n"] {
+        let config = format!("{DENY_RM}{mode}");
+        let gateway = Family::Anthropic.gateway(&upstream, &config).await;
+        for is_stream in [false, true] {
+            ask(&gateway, is_stream, &[]).await;
+
+            let request = upstream.requests().pop().unwrap().json();
+            assert_eq!(request["container"], "container_1", "{is_stream} {mode}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_answer_behind_a_denied_step_keeps_its_stop_reason() {
     let ends = [
         ("stop_sequence", json!("END")),
@@ -302,6 +336,48 @@ async fn an_answer_behind_a_denied_step_keeps_its_stop_reason() {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn a_turn_that_a_denial_ends_keeps_the_token_counts() {
+    let mut first = message(&json!([text("I try"), denied_call()]));
+    first["usage"] = json!({ "input_tokens": 7, "cache_read_input_tokens": 2, "output_tokens": 5 });
+    let streamed = stream(&first["content"])
+        .replace(
+            r#""usage":{"input_tokens":1"#,
+            r#""usage":{"input_tokens":7"#,
+        )
+        .replace(
+            r#""usage":{"output_tokens":1"#,
+            r#""usage":{"output_tokens":5"#,
+        );
+    let upstream = Upstream::with(move |asked| {
+        if asked.json()["stream"] == true {
+            respond(200, "text/event-stream", streamed.clone())
+        } else {
+            respond(200, "application/json", first.to_string())
+        }
+    })
+    .await;
+    let config = format!("events: {{ max_denied_rounds: 1 }}\n{DENY_RM}");
+    let gateway = Family::Anthropic.gateway(&upstream, &config).await;
+
+    let answer = ask(&gateway, false, &[]).await.json();
+    let streamed = ask(&gateway, true, &[]).await;
+
+    let counts = |usage: &Value| {
+        (
+            usage["input_tokens"].clone(),
+            usage["output_tokens"].clone(),
+        )
+    };
+    assert_eq!(counts(&answer["usage"]), (7.into(), 5.into()), "{answer}");
+    let mut streamed = events(&streamed).into_iter().map(|(_, data)| data);
+    let end = streamed
+        .find(|data| data.contains("message_delta"))
+        .unwrap();
+    let end: Value = serde_json::from_str(&end).unwrap();
+    assert_eq!(counts(&end["usage"]), (7.into(), 5.into()), "{end}");
 }
 
 #[tokio::test]

@@ -300,3 +300,59 @@ async fn texts_without_a_secret_in_both_stay_in_their_blocks() {
     ];
     assert_eq!(block_texts(&answer), expected, "{}", answer.text());
 }
+
+const MASK_EMAILS: &str = "policies: [{ policy: redact, detect: [email] }]\n";
+
+#[tokio::test]
+async fn texts_of_a_whole_answer_keep_their_ends_and_citations() {
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let cited = |quoted: &str| {
+        let citation =
+            json!({ "type": "web_search_result_location", "cited_text": "c", "url": "u" });
+        json!({ "type": "text", "text": quoted, "citations": [citation] })
+    };
+    let blocks = |last: &str| {
+        json!([
+            text("I look it up"),
+            { "type": "server_tool_use", "id": "s", "name": "web_search", "input": { "query": "q" } },
+            { "type": "web_search_tool_result", "tool_use_id": "s", "content": [] },
+            cited("Paris is the capital"),
+            text(". It has "),
+            cited("two million people"),
+            text(last),
+            cited("since 1999"),
+        ])
+    };
+    for (last, masked) in [
+        (" in all, ", " in all, "),
+        (", says jo@example.com ", ", says [REDACTED:email] "),
+    ] {
+        let mut answer = Family::Anthropic.whole(&[]);
+        answer["content"] = blocks(last);
+        let upstream = Upstream::answering(&answer).await;
+        let gateway = Family::Anthropic.gateway(&upstream, MASK_EMAILS).await;
+
+        let received = Family::Anthropic
+            .ask(&gateway, false, &[Turn::User("hi")])
+            .await;
+
+        assert_eq!(received.json()["content"], blocks(masked));
+    }
+}
+
+#[tokio::test]
+async fn a_thought_ends_in_front_of_its_signature() {
+    let pieces = ["a plan", " for jo"].map(str::to_owned).to_vec();
+    let parts = vec![Part::Thought(pieces), Part::text(&["ok"])];
+    let upstream = Family::Anthropic.upstream(vec![parts]).await;
+    let gateway = Family::Anthropic.gateway(&upstream, MASK_EMAILS).await;
+
+    let answer = Family::Anthropic
+        .ask(&gateway, true, &[Turn::User("hi")])
+        .await;
+
+    let thoughts = Family::Anthropic.parse(true, &answer).thoughts;
+    assert_eq!(thoughts, "a plan for jo");
+    let (_, behind) = answer.text().split_once("signature_delta").unwrap();
+    assert!(!behind.contains("thinking_delta"), "{behind}");
+}

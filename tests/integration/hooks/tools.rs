@@ -110,6 +110,43 @@ async fn a_selection_without_declared_functions_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_selection_applies_to_the_functions_of_computer_use() {
+    let call = |name: &str| json!({ "functionCall": { "name": name, "args": {} } });
+    let parts = json!([{ "text": "well" }, call("click_at")]);
+    let content = json!({ "role": "model", "parts": parts });
+    let upstream = Upstream::answering(&json!({ "candidates": [{ "content": content }] })).await;
+    let mut body = crate::harness::prompt("go");
+    body["tools"] = json!([{ "computerUse": { "environment": "ENVIRONMENT_BROWSER" } }]);
+    for (selection, config, is_allowed) in [
+        (json!({ "mode": "NONE" }), json!({ "mode": "NONE" }), false),
+        (
+            json!({ "allowedFunctionNames": ["scroll_at"] }),
+            json!({ "mode": "AUTO" }),
+            false,
+        ),
+        (
+            json!({ "allowedFunctionNames": ["click_at"] }),
+            json!({ "mode": "AUTO" }),
+            true,
+        ),
+    ] {
+        let hook = hook::printing("hook", &hook::tools(&selection));
+        let hooks = hook::config(&[("BeforeToolSelection", hook)]);
+        let gate = TestGateway::start(&upstream, &hooks).await;
+
+        let answer = gate.agent().generate(MODEL, &body).await;
+
+        let sent = upstream.requests().pop().unwrap().json();
+        assert_eq!(sent["toolConfig"]["functionCallingConfig"], config);
+        assert_eq!(
+            answer.text().contains(r#""click_at""#),
+            is_allowed,
+            "{selection}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn tools_are_selected_from_the_request_as_edited() {
     let upstream = Upstream::mock().await;
     let edit = hook::request(&json!({ "messages": [{ "role": "user", "content": "edited" }] }));

@@ -314,6 +314,24 @@ policies:
 }
 
 #[tokio::test]
+async fn the_model_is_sent_one_call_and_one_result_for_a_call_in_chunks() {
+    let mut parts = call_in_chunks("read_file");
+    parts.push(json!({ "functionCall": { "name": "run_shell_command" } }));
+    let upstream = upstream_with(parts).await;
+    let config = "policies: [{ policy: tool_guard, deny: [run_shell_command] }]\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+
+    gateway.agent().stream(MODEL, &request_with_tools()).await;
+
+    let asked = upstream.requests().pop().unwrap().json();
+    for (index, field) in [(1, "functionCall"), (2, "functionResponse")] {
+        let parts = asked["contents"][index]["parts"].as_array().unwrap();
+        let names: Vec<&Value> = parts.iter().map(|part| &part[field]["name"]).collect();
+        assert_eq!(names, ["read_file", "run_shell_command"], "{asked}");
+    }
+}
+
+#[tokio::test]
 async fn a_tool_selection_applies_to_a_call_in_chunks() {
     let select = hook::tools(&json!({ "mode": "AUTO", "allowedFunctionNames": ["read_file"] }));
     let config = hook::config(&[("BeforeToolSelection", hook::printing("select", &select))]);

@@ -355,3 +355,19 @@ async fn text_that_is_only_cut_otherwise_is_not_edited() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_word_of_a_whole_or_buffered_answer_stays_in_front_of_code() {
+    let code = json!({ "executableCode": { "language": "PYTHON", "code": "1" } });
+    let parts = json!([{ "text": "the sum" }, code, { "text": " of both" }]);
+    let upstream = Upstream::answering(&chunk(&candidate(&parts, &json!({})))).await;
+    let config = "after_model: buffered\npolicies: [{ policy: redact, detect: [email] }]\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+
+    let whole = gateway.agent().generate(MODEL, &prompt("go")).await;
+    let buffered = gateway.agent().stream(MODEL, &prompt("go")).await;
+
+    for received in [whole.json(), buffered.events().remove(0)] {
+        assert_eq!(received["candidates"][0]["content"]["parts"], parts);
+    }
+}

@@ -4,6 +4,8 @@
 pub const CALLER: &[&str] = &["caller"];
 pub const CACHED_CONTENT: &[&str] = &["cachedContent", "cached_content"];
 pub const CANDIDATES: &[&str] = &["candidates"];
+/// Id of the container in which the model runs code, for the next request. Google's APIs have none.
+pub const CONTAINER: &str = "hookgateContainer";
 pub const CONTENT: &[&str] = &["content"];
 pub const CONTENTS: &[&str] = &["contents"];
 pub const DECLARATIONS: &[&str] = &["functionDeclarations", "function_declarations"];

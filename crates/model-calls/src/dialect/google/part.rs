@@ -190,6 +190,11 @@ impl Part {
         }))
     }
 
+    /// Returns whether the part is a later piece of the call in front of it.
+    pub fn continues_call(&self) -> Result<bool> {
+        Ok(self.call()?.is_some_and(|call| call.name.is_empty()))
+    }
+
     /// Returns the id of the function call in the part.
     pub fn call_id(&self) -> Result<Option<String>> {
         let call = self.document.child(FUNCTION_CALL)?.unwrap_or_default();

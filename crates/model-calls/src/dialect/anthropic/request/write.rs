@@ -7,7 +7,7 @@ use crate::dialect::{
     anthropic::{
         block_content::write_blocks,
         block_edit::{create_blocks, edit_blocks},
-        fields::{CONTENT, CONTENTS, MODEL, PARTS, type_of},
+        fields::{CONTAINER, CONTENT, CONTENTS, ID, MODEL, PARTS, type_of},
         request::{
             cut_thinking::without_cut_thinking,
             input_messages::{InputMessage, MESSAGES, read_messages},
@@ -19,9 +19,11 @@ use crate::dialect::{
     },
     call::Call,
     content_form::{FALLBACK_MODELS, splice_list, write_labels},
-    document::{Document, write_array},
+    document::{Document, first_byte, write_array},
     error::Result,
 };
+
+const BODY_CONTAINER: &[&str] = &["container"];
 
 /// Returns the body for upstream. What is equal in `form` and the body keeps its bytes, except for
 /// thinking that was cut off.
@@ -41,6 +43,7 @@ pub fn close_body(call: &Call, body: &Document, form: &Document) -> Result<Bytes
 fn write_form(body: &mut Document, mut read: ReadBody, form: &Document) -> Result<()> {
     write_parameters(body, &read.form, form)?;
     write_fallbacks(body, &read.form, form)?;
+    write_container(body, form)?;
     REQUEST_LABELS.write(body, &read.form, form)?;
     // With the labels that were written into them.
     read.messages = read_messages(body)?;
@@ -90,6 +93,17 @@ fn write_fallbacks(body: &mut Document, before: &Document, after: &Document) -> 
     } else {
         body.set_children(FALLBACKS, &fallbacks)
     }
+}
+
+/// Writes the container in which code of the model waits for a result. Its skills stay.
+fn write_container(body: &mut Document, form: &Document) -> Result<()> {
+    let Some(id) = form.bytes_of(&[CONTAINER])? else {
+        return Ok(());
+    };
+    if first_byte(body, BODY_CONTAINER)? == Some(b'{') {
+        return body.edit_child(BODY_CONTAINER, |container| container.set_bytes(ID, id));
+    }
+    body.set_bytes(BODY_CONTAINER, id)
 }
 
 fn is_thinking(block: &Bytes) -> bool {

@@ -278,7 +278,8 @@ impl MessageReader {
             }
             ("signature_delta", OpenBlock::Thinking { signature, .. }) => {
                 signature.push_str(&delta.string(&["signature"])?.unwrap_or_default());
-                structural(events).map(Some)
+                // Nothing of a thought follows its signature.
+                text_end(events, TextEnd::Certain).map(Some)
             }
             ("text_delta", _) => {
                 let part = text_part(&delta, "text")?;

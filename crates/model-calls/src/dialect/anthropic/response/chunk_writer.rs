@@ -249,7 +249,10 @@ impl MessageWriter {
         let (field, thoughts): (&[&str], _) = match type_of(&delta)?.as_str() {
             "text_delta" => (TEXT, false),
             "thinking_delta" => (&["thinking"], true),
-            "signature_delta" => return self.blocks.write(out, event),
+            "signature_delta" => {
+                self.write_released(out, event.index, parts)?;
+                return self.blocks.write(out, event);
+            }
             _ => {
                 let Some(part) = parts.take_block() else {
                     return Ok(());

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     call::Call,
-    document::{Document, repeated, repeated_json, retain_elements, try_any},
+    document::{Document, is_set, repeated, repeated_json, retain_elements, try_any},
     error::Result,
     google::{
         canonical_items::camel_case,
@@ -14,6 +14,8 @@ use crate::dialect::{
 };
 
 pub const CALLING_CONFIG: &[&str] = &["functionCallingConfig", "function_calling_config"];
+/// Built-in tool whose functions the agent runs.
+const COMPUTER_USE: &[&str] = &["computerUse", "computer_use"];
 const ALLOWED_NAMES: &[&str] = &["allowedFunctionNames", "allowed_function_names"];
 
 /// A tool that a request offers to the model.
@@ -36,10 +38,16 @@ impl OfferedTool {
     }
 }
 
-/// Returns the declared functions, in order.
+/// Returns the declared functions and toolsets, in order.
 pub fn offered_functions(document: &Document) -> Result<Vec<OfferedTool>> {
     let mut functions = Vec::new();
     for tool in repeated(document, TOOLS)?.unwrap_or_default() {
+        if is_set(&tool, COMPUTER_USE)? && !tool.has(&[SOURCE]) {
+            functions.push(OfferedTool {
+                name: "computerUse".to_owned(),
+                is_toolset: true,
+            });
+        }
         for declaration in repeated(&tool, DECLARATIONS)?.unwrap_or_default() {
             functions.extend(OfferedTool::read(&declaration)?);
         }

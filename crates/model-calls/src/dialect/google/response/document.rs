@@ -220,6 +220,18 @@ impl ResponseDocument {
         Ok(usage.map(RawUsage::new))
     }
 
+    /// Replaces the token counts of a synthetic response, if it has any, by those of the model API.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the response cannot be edited.
+    pub fn replace_usage(&mut self, usage: &RawUsage) -> Result<()> {
+        match usage.to_bytes() {
+            Some(counts) if self.document.has(USAGE) => self.document.set_bytes(USAGE, counts),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Returns the number of tokens of request and response so far.
     pub fn total_tokens(&self) -> Result<Option<u64>> {
         let usage = match &self.text {

@@ -110,6 +110,7 @@ impl ResponseDocument {
         for proposed in self.proposed_parts() {
             match proposed {
                 ProposedPart::Withheld(call) => calls.push(call.clone()),
+                ProposedPart::Sent(part) if part.continues_call()? => (),
                 ProposedPart::Sent(part) => {
                     let call = part.call()?;
                     calls.extend(call.map(|call| ProposedCall::new(part, call, None)));

@@ -1,13 +1,14 @@
 //! An answer as it is sent back to the model if the agent does not receive its calls.
 
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::dialect::{
+    content_form::AnswerLabels,
     document::{Document, write_array},
     error::Result,
     google::{
-        fields::PARTS,
+        fields::{CONTAINER, PARTS},
         part::Part,
         response::{candidate::ProposedPart, document::ResponseDocument},
     },
@@ -21,6 +22,8 @@ pub struct ModelStep {
     /// Text that the next chunk may continue.
     text: String,
     parts_bytes: usize,
+    /// Id of the container in which the model runs code.
+    container: Option<String>,
 }
 
 impl ModelStep {
@@ -42,6 +45,9 @@ impl ModelStep {
         if chunk.text_end() != TextEnd::None {
             self.end_text();
         }
+        if let Some(container) = container_in(chunk)? {
+            self.container = Some(container);
+        }
         Ok(())
     }
 
@@ -62,7 +68,21 @@ impl ModelStep {
         Ok(content.to_bytes())
     }
 
+    /// Writes the container of the step into the next request: the API requires it if code in it
+    /// waits for a result.
+    pub fn write_container(&self, request: &mut Document) -> Result<()> {
+        let Some(container) = &self.container else {
+            return Ok(());
+        };
+        request.set(&[CONTAINER], &json!(container))
+    }
+
     fn push_part(&mut self, proposed: &ProposedPart<'_>) -> Result<()> {
+        if let ProposedPart::Sent(part) = proposed
+            && part.continues_call()?
+        {
+            return Ok(());
+        }
         let part = proposed.part().complete_call()?;
         if part.is_thought {
             self.end_text();
@@ -96,6 +116,18 @@ impl ModelStep {
     }
 }
 
+/// Returns the id of the container that an answer names; `None` for Google's APIs, whose `labels`
+/// are no fields of an answer.
+fn container_in(chunk: &ResponseDocument) -> Result<Option<String>> {
+    if chunk.original_events().is_none() && chunk.merged_end().is_empty() {
+        return Ok(None);
+    }
+    let labels = AnswerLabels::of_form(chunk.document())?;
+    let container = labels.last("container");
+    let id = container.and_then(|container| container.get("id"));
+    Ok(id.and_then(Value::as_str).map(str::to_owned))
+}
+
 /// Returns whether a part is the piece that holds all of a compaction.
 fn is_compaction(part: &Part) -> Result<bool> {
     let block = part.document.child(&["block"])?.unwrap_or_default();
@@ -108,8 +140,6 @@ fn text_part(text: &str) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     fn chunk(parts: &Value) -> ResponseDocument {

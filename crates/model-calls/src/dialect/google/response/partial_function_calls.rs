@@ -38,8 +38,13 @@ impl PartialCalls {
         refuse: &mut dyn FnMut(&FunctionCall) -> Option<String>,
     ) -> CallDecision {
         if call.name.is_empty() {
+            let open = if call.is_partial {
+                self.0.get(&candidate).cloned()
+            } else {
+                self.0.remove(&candidate)
+            };
             let unknown = || CallDecision::Refuse("the call names no tool".to_owned());
-            return self.0.get(&candidate).cloned().unwrap_or_else(unknown);
+            return open.unwrap_or_else(unknown);
         }
         let reason = refuse(call);
         self.0.remove(&candidate);
@@ -80,7 +85,9 @@ mod tests {
         assert_eq!(decide(0, "rm", true), CallDecision::Refuse("no".to_owned()));
         assert_eq!(decide(1, "ls", true), CallDecision::Keep);
         assert_eq!(decide(0, "", true), CallDecision::Drop);
+        assert_eq!(decide(1, "", true), CallDecision::Keep);
         assert_eq!(decide(1, "", false), CallDecision::Keep);
+        assert!(matches!(decide(1, "", false), CallDecision::Refuse(_)));
         assert_eq!(decide(0, "ls", false), CallDecision::Keep);
         assert!(matches!(decide(0, "", true), CallDecision::Refuse(_)));
     }

@@ -17,6 +17,10 @@ impl RawUsage {
         &self.0
     }
 
+    pub(super) fn to_bytes(&self) -> Option<Bytes> {
+        (!self.0.is_empty()).then(|| self.0.clone())
+    }
+
     /// Parses the counts; `null` if there are none.
     pub fn read(&self) -> Value {
         // Part of a document that was checked, so parsing fails for empty bytes only.

@@ -1,6 +1,8 @@
 //! Edits of every text in a response. Texts that arrive in pieces are edited by channel,
 //! others one by one.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::dialect::{
@@ -208,23 +210,31 @@ struct CandidateEditor<'a> {
 impl CandidateEditor<'_> {
     fn edit_parts(&mut self, parts: &mut Vec<Part>) -> Result<()> {
         for part in parts.iter_mut() {
-            self.edit_text(part)?;
             self.edit_fields(&mut part.document)?;
         }
+        let mut separate = parts.clone();
+        self.edit_texts(parts, TextRest::MayFollow)?;
         if self.rest == TextRest::None {
             self.release_held_back(parts)?;
+            // If no match is in two texts, none of them loses its end to the next.
+            self.edit_texts(&mut separate, TextRest::None)?;
+            if joined_texts(&separate) == joined_texts(parts) {
+                *parts = separate;
+            }
         }
+        self.is_edited |= parts.iter().any(|part| part.document.is_edited());
         Ok(())
     }
 
-    fn edit_text(&mut self, part: &mut Part) -> Result<()> {
-        let Some(text) = &part.text else {
-            return Ok(());
-        };
-        let channel = self.channel(stream_of(part));
-        if let Some(new) = self.editor.edit_piece(&channel, text, TextRest::MayFollow) {
-            *part = part.with_text(&new)?;
-            self.is_edited = true;
+    fn edit_texts(&mut self, parts: &mut [Part], rest: TextRest) -> Result<()> {
+        for part in parts {
+            let Some(text) = &part.text else {
+                continue;
+            };
+            let channel = self.channel(stream_of(part));
+            if let Some(new) = self.editor.edit_piece(&channel, text, rest) {
+                *part = part.with_text(&new)?;
+            }
         }
         Ok(())
     }
@@ -244,8 +254,8 @@ impl CandidateEditor<'_> {
                 *part = part.with_text(&format!("{text}{rest}"))?;
             } else if let Some(part) = text_part(&channel.stream, &rest) {
                 front.push(Part::from_json(&part)?);
+                self.is_edited = true;
             }
-            self.is_edited = true;
         }
         parts.splice(..0, front);
         Ok(())
@@ -261,9 +271,7 @@ impl CandidateEditor<'_> {
         edit_fields(part, &except, &mut |kind, text| editor.edit(kind, text))?;
         part.edit_child(FUNCTION_CALL, |call| {
             call.edit_children(PARTIAL_ARGS, |piece| self.edit_partial_argument(piece))
-        })?;
-        self.is_edited |= part.is_edited();
-        Ok(())
+        })
     }
 
     fn edit_partial_argument(&mut self, piece: &mut Document) -> Result<()> {
@@ -305,9 +313,18 @@ pub fn stream_of(part: &Part) -> TextStream {
     }
 }
 
+/// Returns all text of each stream.
+fn joined_texts(parts: &[Part]) -> BTreeMap<TextStream, String> {
+    let mut joined = BTreeMap::new();
+    for part in parts {
+        let text: &mut String = joined.entry(stream_of(part)).or_default();
+        text.push_str(part.text.as_deref().unwrap_or_default());
+    }
+    joined
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
 
     use super::*;
 
