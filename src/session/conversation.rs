@@ -155,20 +155,8 @@ impl Conversation {
         is_decided: &dyn Fn(Fingerprint) -> bool,
     ) {
         for prompt in prompts {
-            let items = self.items.get_mut(prompt.items.clone()).unwrap_or_default();
-            let has_request = items.iter().any(|item| !item.kind.is_added());
-            let mut before: Option<Fingerprint> = None;
-            for content in items.chunk_by_mut(|item, next| item.content == next.content) {
-                for item in &mut *content {
-                    if let Some(before) = before {
-                        item.own = fingerprinter.fingerprint(&(before, item.own));
-                    }
-                    if !has_request || !item.kind.is_added() {
-                        before = Some(item.own);
-                    }
-                }
-                before = before.filter(|_| content.last().is_none_or(|end| !is_decided(end.own)));
-            }
+            let items = self.items.get_mut(prompt.items.clone());
+            join_items(items.unwrap_or_default(), fingerprinter, is_decided);
         }
     }
 
@@ -188,5 +176,26 @@ impl Conversation {
 
     fn is_by_model(&self, at: usize) -> bool {
         self.items.get(at).is_some_and(|item| item.by_model)
+    }
+}
+
+/// Extends the own fingerprints of the items of one prompt.
+fn join_items(
+    items: &mut [Item],
+    fingerprinter: &Fingerprinter,
+    is_decided: &dyn Fn(Fingerprint) -> bool,
+) {
+    let has_request = items.iter().any(|item| !item.kind.is_added());
+    let mut before: Option<Fingerprint> = None;
+    for content in items.chunk_by_mut(|item, next| item.content == next.content) {
+        for item in &mut *content {
+            if let Some(before) = before {
+                item.own = fingerprinter.fingerprint(&(before, item.own));
+            }
+            if !has_request || !item.kind.is_added() {
+                before = Some(item.own);
+            }
+        }
+        before = before.filter(|_| content.last().is_none_or(|end| !is_decided(end.own)));
     }
 }

@@ -183,8 +183,11 @@ pub(super) fn url_password(candidate: Candidate<'_>) -> Option<usize> {
 /// `{password}`, `[password]`, `***`, `%s`.
 fn is_placeholder(password: &[u8]) -> bool {
     match password {
-        [b'$', b'{', .., b'}'] | [b'$', b'(', .., b')'] => true,
-        [b'{', .., b'}'] | [b'[', .., b']'] | [b'%', _] => true,
+        [b'$', b'{', .., b'}']
+        | [b'$', b'(', .., b')']
+        | [b'{', .., b'}']
+        | [b'[', .., b']']
+        | [b'%', _] => true,
         [b'$', b'A'..=b'Z' | b'_', name @ ..] => name
             .iter()
             .all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_')),
