@@ -196,12 +196,7 @@ impl Output {
                 return Ok(Some(Reply::Hooks(reply)));
             }
             Some(Reply::Hooks(reply)) => {
-                let mut chunk = self.responder.chunk(&reply)?;
-                chunk.start_paragraphs(&mut turn.sent_texts.clone())?;
-                chunk.end_alternatives(&self.open_alternatives)?;
-                if let HookReply::Denied(_) = reply {
-                    chunk.replace_usage(&self.usage)?;
-                }
+                let chunk = self.last_chunk(turn, &reply)?;
                 turn.steps.record_answer_edit(&[], &chunk.to_bytes());
                 self.write(turn, vec![chunk])?;
             }
@@ -223,6 +218,21 @@ impl Output {
         }
         self.flush().await;
         Ok(response.map(Reply::Upstream))
+    }
+
+    /// Builds the chunk with which a reply of hooks ends the output.
+    fn last_chunk(
+        &self,
+        turn: &TurnState<'_>,
+        reply: &HookReply,
+    ) -> Result<ResponseDocument, DialectError> {
+        let mut chunk = self.responder.chunk(reply)?;
+        chunk.start_paragraphs(&mut turn.sent_texts.clone())?;
+        chunk.end_alternatives(&self.open_alternatives)?;
+        if let HookReply::Denied(_) = reply {
+            chunk.replace_usage(&self.usage)?;
+        }
+        Ok(chunk)
     }
 }
 

@@ -198,7 +198,8 @@ fn each_delta_is_a_chunk_and_each_call_is_one() {
     assert_eq!(last.total_tokens().unwrap(), Some(16));
     let ends = chunks.iter().map(ResponseDocument::text_end);
     let ends = ends.filter(|end| *end != TextEnd::None);
-    assert_eq!(ends.count(), 2);
+    // A thought ends with its signature and with its block, a text with its block.
+    assert_eq!(ends.count(), 3);
 }
 
 #[test]
