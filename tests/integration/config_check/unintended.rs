@@ -71,8 +71,8 @@ fn core_tags_have_their_effect() {
     }
 }
 
-#[test]
-fn missing_programs_of_hooks_are_warnings() {
+/// Makes a folder with programs of hooks, some of whose first lines end with CRLF.
+fn folder_of_programs() -> TempDir {
     let folder = TempDir::new().unwrap();
     let write = |name: &str, text: &str, mode| {
         let path = folder.path().join(name);
@@ -93,6 +93,12 @@ fn missing_programs_of_hooks_are_warnings() {
         let text = format!("#!{first_line}\r\nexit 0\r\n");
         write(&format!("hooks/{name}"), &text, 0o755);
     }
+    folder
+}
+
+#[test]
+fn missing_programs_of_hooks_are_warnings() {
+    let folder = folder_of_programs();
     let config = "\
 hook_directory: hooks
 hooks:
