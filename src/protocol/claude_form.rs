@@ -103,15 +103,11 @@ fn name_of(event: EventName, is_sub_agent: bool, aliases: &[EventAlias]) -> &'st
 ///
 /// Plain text on standard output is context on the events of prompts and sessions, and
 /// for debug logs only on others.
-pub(super) fn read(
-    output: &ProcessOutput,
-    event: EventName,
-    is_json: fn(&str) -> bool,
-) -> HookResult {
+pub(super) fn read(output: &ProcessOutput, event: EventName) -> HookResult {
     let reader = OutputReader {
         event,
         translate,
-        is_json,
+        scalars_are_text: true,
     };
     let mut result = exit_code::read_translated(output, reader);
     drop_unusable_results(&mut result);
@@ -203,8 +199,7 @@ mod tests {
     use crate::event::{Decision, HookStatus};
 
     fn read_text(stdout: &str, event: EventName) -> HookResult {
-        let output = ProcessOutput::success(stdout.as_bytes().to_vec());
-        read(&output, event, |text| text.starts_with('{'))
+        read(&ProcessOutput::success(stdout.as_bytes().to_vec()), event)
     }
 
     #[test]

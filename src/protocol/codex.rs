@@ -70,8 +70,7 @@ impl Protocol for CodexProtocol {
     }
 
     fn read(&self, output: &ProcessOutput, event: EventName) -> HookResult {
-        // A string may hold an object with a denial.
-        claude_form::read(output, event, |text| text.starts_with(['{', '[', '"']))
+        claude_form::read(output, event)
     }
 
     fn interpret(&self, result: &mut HookResult, event: Event<'_>) {

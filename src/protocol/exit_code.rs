@@ -27,8 +27,8 @@ pub(super) struct OutputReader {
     pub(super) event: EventName,
     /// Writes the protocol's fields as those of `gemini`.
     pub(super) translate: fn(&mut Map<String, Value>, EventName),
-    /// Returns whether output without a JSON object is invalid, and not text.
-    pub(super) is_json: fn(&str) -> bool,
+    /// True if a number, `true`, `false` and `null` are text.
+    pub(super) scalars_are_text: bool,
 }
 
 impl OutputReader {
@@ -43,7 +43,7 @@ pub(super) fn read(process: &ProcessOutput, event: EventName) -> HookResult {
     let reader = OutputReader {
         event,
         translate: |_, _| (),
-        is_json: |_| true,
+        scalars_are_text: false,
     };
     let mut result = read_translated(process, reader);
     if event == EventName::AfterTool {
@@ -76,7 +76,7 @@ pub(super) fn read_translated(process: &ProcessOutput, reader: OutputReader) -> 
 
 fn succeeded(stdout: &str, reader: OutputReader) -> HookResult {
     let parsed = match parse(stdout) {
-        ParsedOutput::NonObject | ParsedOutput::Malformed if !(reader.is_json)(stdout) => {
+        ParsedOutput::NonObject if reader.scalars_are_text && !stdout.starts_with(['[', '"']) => {
             ParsedOutput::PlainText
         }
         parsed => parsed,
