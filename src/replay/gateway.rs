@@ -160,20 +160,17 @@ impl ReplayGateway {
         if let Some(runs) = &self.runs {
             runs.insert(&recorded.id, request_runs(recorded));
         }
-        let identity = Arc::new(identity);
         let authenticated = Authenticated {
-            identity,
+            identity: Arc::new(identity),
             snapshot,
-            named_api: dialect::named_api(request.headers()),
+            named_api: Api::named(&recorded.dialect),
         };
         let started = Instant::now();
         let handled = self.handle(authenticated, request);
         let body = tokio::time::timeout(CALL_TIMEOUT, handled).await;
         let elapsed = started.elapsed();
         let runs = self.runs.as_ref();
-        let runs = runs
-            .map(|runs| runs.remove(&recorded.id))
-            .unwrap_or_default();
+        let runs = runs.map(|runs| runs.remove(&recorded.id));
         let body = body.map_err(|_elapsed| UnknownReason::NotReplayed)?;
         let mut call = sink.take();
         let asked = std::mem::take(&mut call.asked);
@@ -184,7 +181,7 @@ impl ReplayGateway {
         Ok(Replayed {
             exchange,
             asked,
-            unanswered: runs.unanswered,
+            unanswered: runs.unwrap_or_default().unanswered,
             elapsed,
         })
     }
@@ -205,9 +202,8 @@ impl ReplayGateway {
         let key = caller.map_or_else(String::new, |identity| identity.caller().key);
         let mut references = references.into_iter().flatten();
         references.any(|reference| {
-            !resources
-                .earlier_responses
-                .is_owner(&content_name(&reference), &key)
+            let name = content_name(&reference);
+            !resources.earlier_responses.is_owner(&name, &key)
         })
     }
 

@@ -82,8 +82,9 @@ pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Op
     let rule = call.decided_by();
     let rule = rule.and_then(|rule| Some((rule.name, rule.at?)));
     let source = RuleSource::of(&with_rule(&app.snapshot(), rule).config);
-    let (yaml, is_readable) = file(&source, case);
-    differences.extend((!is_readable).then_some(CaseDifference::UnreadableValue));
+    let yaml = file(&source, case);
+    let is_unreadable = SpannedYaml::parse(&yaml, Path::new("")).is_err();
+    differences.extend(is_unreadable.then_some(CaseDifference::UnreadableValue));
     Some(ContentCase {
         yaml,
         source,
@@ -178,13 +179,12 @@ pub async fn from_names(app: &App, group: &DenialGroup) -> Option<NamedCase> {
     let source = RuleSource::of(&arm.config);
     Some(NamedCase {
         passes: denied.await,
-        yaml: file(&source, case).0,
+        yaml: file(&source, case),
         source,
     })
 }
 
-/// Returns a file of one case, and whether `hookgate test` can read it.
-fn file(source: &RuleSource, case: Map<String, Value>) -> (String, bool) {
+fn file(source: &RuleSource, case: Map<String, Value>) -> String {
     let config = match source {
         RuleSource::File(path) => Some(path.display().to_string()),
         RuleSource::Bundles => Some(CONFIG_OF_BUNDLE.to_owned()),
@@ -197,10 +197,9 @@ fn file(source: &RuleSource, case: Map<String, Value>) -> (String, bool) {
     let file = Value::Object(file);
     let yaml = to_yaml(&file);
     let read = SpannedYaml::parse(&yaml, Path::new(""));
-    let is_readable = read.is_ok();
     if yaml.contains(is_hidden) || read.is_ok_and(|read| read.value() != file) {
         // JSON, which is YAML, has escapes for such characters, and each number as it was sent.
-        return (format!("{file:#}"), is_readable);
+        return format!("{file:#}");
     }
-    (yaml, is_readable)
+    yaml
 }
