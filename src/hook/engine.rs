@@ -152,8 +152,17 @@ impl Engine {
 
     /// Records a plan. Returns what runs of it: nothing in a dry run.
     pub(super) fn record_plan(&self, event: EventName, scope: EventScope<'_>, plan: Plan) -> Plan {
+        self.record_planned(event, scope, &plan);
+        if self.execution == HookExecution::Skipped {
+            Plan::default()
+        } else {
+            plan
+        }
+    }
+
+    fn record_planned(&self, event: EventName, scope: EventScope<'_>, plan: &Plan) {
         if !scope.recorder.needs(SinkNeed::Plans) {
-            return plan;
+            return;
         }
         let policies = plan.policies.iter().map(|policy| PlannedRule {
             rule: policy.rule,
@@ -166,14 +175,12 @@ impl Engine {
             kind: &hook.spec.kind,
         });
         let asked: Vec<PlannedRule<'_>> = policies.chain(hooks).collect();
-        let is_skipped = self.execution == HookExecution::Skipped;
         scope.recorder.record(&ExchangeEvent::Planned {
             event,
             plan: plan.summary(),
             asked: &asked,
-            is_skipped,
+            is_skipped: self.execution == HookExecution::Skipped,
         });
-        if is_skipped { Plan::default() } else { plan }
     }
 
     /// Selects the hooks of a locked bundle that inspect what other hooks of the `plan` changed.
@@ -221,6 +228,7 @@ impl Engine {
     ) {
         if plan.follows_edits(event) {
             plan.reselect(self.select(event, scope, subject));
+            self.record_planned(event, scope, plan);
         }
     }
 

@@ -24,7 +24,7 @@ use crate::{
     dialect::{self, Detail, DialectError, ResponseDocument},
     event::{
         Action, AfterModel, Event, EventKind, EventName, EventOrigin, FlowVerdict, HookOutput,
-        HookRun, HookStatus, MatcherSubject, SkipReason, Verdict,
+        HookRun, HookStatus, MatcherSubject, Verdict,
     },
     model::{LlmRequest, ResponseMutation, Role},
     observe::recorder::{EventDecision, ExchangeEvent, SinkNeed},
@@ -47,11 +47,10 @@ impl Engine {
         let wants_input = scope.recorder.needs(SinkNeed::Inputs);
         let input = wants_input.then(|| serde_json::to_vec(&event).unwrap_or_default());
         let mut plan = self.plan(E::NAME, scope, ConditionSubject::Event(event.as_event()));
-        let is_selected = |policy: &ConfiguredPolicy| match origin {
-            EventOrigin::Reported => true,
-            EventOrigin::Derived | EventOrigin::ModelCall => !policy.inspects_calls,
-        };
-        plan.retain_policies(SkipReason::InspectsCalls, is_selected);
+        let is_reported = origin == EventOrigin::Reported;
+        if !is_reported {
+            plan.exclude_call_policies();
+        }
         let mut runs = self.run_policies(&mut plan, scope, &mut event);
         let policy_runs = runs.len();
         let before_hooks = event.clone();
@@ -64,7 +63,8 @@ impl Engine {
         if hooks_changed || !is_refused && plan.needs_second_pass(&runs) {
             let subject = ConditionSubject::Event(event.as_event());
             let mut plan = self.plan_second_pass(&plan, E::NAME, scope, subject);
-            plan.policies.retain(|policy| is_selected(policy));
+            plan.policies
+                .retain(|policy| is_reported || !policy.inspects_calls);
             // A refusal may have texts for the conversation, too.
             let edited = mask_added(&plan, E::NAME, &mut runs);
             if !is_refused {

@@ -38,6 +38,10 @@ pub struct Plan {
     started: Option<Instant>,
     /// Policies that have inspected the event in the first pass; `None` in that pass.
     inspected: Option<Vec<RuleId>>,
+    /// Policies that were selected anew after an edit of another one.
+    added: Vec<RuleId>,
+    /// Reason why policies that inspect model calls do not run, if there is one.
+    no_call_policies: Option<SkipReason>,
     /// Policies and hooks that do not run, and why.
     pub(super) skipped: Vec<(RuleId, SkipReason)>,
     /// True if its hook is called for a proof, although the last one failed.
@@ -176,6 +180,8 @@ impl Plan {
     /// Returns the pass in which a policy inspects the event.
     pub(super) fn pass_of(&self, policy: &ConfiguredPolicy) -> InspectionPass {
         match &self.inspected {
+            // INVARIANT: it changes no model behind a policy that has inspected it.
+            None if self.added.contains(&policy.rule) => InspectionPass::SecondOnly,
             None => InspectionPass::First,
             Some(rules) if rules.contains(&policy.rule) => InspectionPass::Second,
             Some(_) => InspectionPass::SecondOnly,
@@ -193,8 +199,11 @@ impl Plan {
     pub(super) fn reselect(&mut self, selected: Self) {
         let was_skipped = |policy: &Arc<ConfiguredPolicy>| {
             self.skipped.contains(&(policy.rule, SkipReason::Condition))
+                && !(self.no_call_policies.is_some() && policy.inspects_calls)
         };
         let added = selected.policies.into_iter().filter(was_skipped);
+        let added: Vec<_> = added.collect();
+        self.added.extend(added.iter().map(|policy| policy.rule));
         self.policies.extend(added);
         self.sequential = selected.sequential;
         self.hooks = selected.hooks;
@@ -207,16 +216,14 @@ impl Plan {
         self.skipped.retain(|(rule, _)| listed.insert(*rule));
     }
 
-    /// Keeps the policies that hold, and skips the others for one reason.
-    pub(super) fn retain_policies(
-        &mut self,
-        reason: SkipReason,
-        holds: impl Fn(&ConfiguredPolicy) -> bool,
-    ) {
-        let skipped = self.policies.iter().filter(|policy| !holds(policy));
+    /// Skips the policies that inspect model calls.
+    pub(super) fn exclude_call_policies(&mut self) {
+        let reason = SkipReason::InspectsCalls;
+        self.no_call_policies = Some(reason);
+        let skipped = self.policies.iter().filter(|policy| policy.inspects_calls);
         self.skipped
             .extend(skipped.map(|policy| (policy.rule, reason)));
-        self.policies.retain(|policy| holds(policy));
+        self.policies.retain(|policy| !policy.inspects_calls);
     }
 
     fn select_group(

@@ -382,3 +382,17 @@ async fn a_hook_is_selected_by_the_model_that_it_sees() {
         assert_eq!(reported["decision"] == "deny", runs, "{model}: {reported}");
     }
 }
+
+#[tokio::test]
+async fn a_policy_whose_condition_becomes_true_swaps_no_model() {
+    let upstream = Upstream::mock().await;
+    let second = "{ policy: model_swap, name: second, swap: { other: third }, when: 'request.model == \"other\"' }";
+    let allow = "{ policy: model_allow, models: [m, other] }";
+    let config = format!("policies: [{second}, {SWAP}, {allow}]\n");
+    let gateway = TestGateway::start(&upstream, &config).await;
+
+    gateway.agent().generate("m", &prompt("hi")).await;
+
+    let path = upstream.only_request().path;
+    assert!(path.contains("/other:"), "{path}");
+}

@@ -49,12 +49,12 @@ impl AskedHooks {
         })
     }
 
-    /// Adds the hooks of an event. Those of chunks stay, because their event is planned once, and
-    /// those of an event that is fired at the same time.
+    /// Adds the hooks of an event, in the place of those of the same plan. Those of chunks stay,
+    /// because their event is planned once, and those of an event that is fired at the same time.
     pub(super) fn add(&mut self, event: EventName, since: Instant, asked: &[PlannedRule<'_>]) {
         self.0.retain(|hook| match hook.event {
             EventName::AfterModel => event != EventName::AfterModel,
-            _ => hook.since.is_some(),
+            _ => hook.since.is_some() && (hook.event, hook.since) != (event, Some(since)),
         });
         let hooks = asked.iter().filter(|asked| asked.kind != BUILTIN);
         let since = (event != EventName::AfterModel).then_some(since);
