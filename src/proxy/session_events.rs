@@ -177,7 +177,12 @@ async fn fire_before_agent(
         budget.step().await;
         let prompt = session.prompt_text(&prompt, history)?;
         let outcome = turn.fire(BeforeAgent { prompt }).await;
+        let denial = session.moved_denial(&item);
         record_prompt(session, &item, outcome.verdict);
+        // INVARIANT: no text in front of a denied prompt ends its denial.
+        if let Some(denial) = denial {
+            *session.note_mut(&item) = denial;
+        }
     }
     // The turn of the last prompt is the current one, also behind tool results.
     let last = session.prompts().last();

@@ -88,7 +88,7 @@ impl Session {
         let evaluated = &session.state.evaluated;
         let is_end = |prefix| evaluated.contains(&session.prompt_end(prefix));
         session.prompts = session.conversation.prompts(&is_end);
-        let is_decided = |own: Fingerprint| session.state.evaluated.contains(&own.short());
+        let is_decided = |prompt: Fingerprint| session.state.evaluated.contains(&prompt.short());
         let (prompts, fingerprinter) = (&session.prompts, &session.fingerprinter);
         let conversation = &mut session.conversation;
         conversation.join_prompts(prompts, fingerprinter, &is_decided);
@@ -147,12 +147,12 @@ impl Session {
     /// last step must be the same at the same position; earlier ones may have moved.
     pub fn is_evaluated(&self, item: &Item, in_last_step: bool) -> bool {
         let contains = |key: Fingerprint| self.state.evaluated.contains(&key.short());
-        contains(item.prefix) || (!in_last_step && contains(item.own))
+        contains(item.prefix) || (!in_last_step && contains(item.prompt))
     }
 
     /// Records that hooks have evaluated an item.
     pub fn mark_evaluated(&mut self, item: &Item) {
-        let fingerprints = [item.prefix.short(), item.own.short()];
+        let fingerprints = [item.prefix.short(), item.prompt.short()];
         self.state.evaluated.extend(fingerprints);
     }
 
@@ -168,6 +168,13 @@ impl Session {
         let note = notes.get(&item.prefix.short());
         let note = note.or_else(|| notes.get(&item.own.short()).filter(|_| is_moved()));
         note.filter(|note| !note.is_empty())
+    }
+
+    /// Returns the note on the last item of a prompt that was denied when it was the whole prompt.
+    pub fn moved_denial(&self, item: &Item) -> Option<ItemNote> {
+        let was_prompt = self.state.evaluated.contains(&item.own.short());
+        let note = self.note(item).filter(|note| note.denied.is_some());
+        note.filter(|_| was_prompt).cloned()
     }
 
     /// Returns the note on an item for changing it.
@@ -317,8 +324,9 @@ impl Session {
     /// again.
     fn remove_other_items(&mut self) {
         let kept = self.conversation.items.iter().flat_map(|item| {
-            let prompt = self.prompt_end(item.prefix);
-            [item.prefix.short(), item.own.short(), prompt]
+            let end = self.prompt_end(item.prefix);
+            let (own, prompt) = (item.own.short(), item.prompt.short());
+            [item.prefix.short(), own, prompt, end]
         });
         let kept: HashSet<u64, FingerprintBuildHasher> = kept.collect();
         self.state.evaluated.retain(|entry| kept.contains(entry));

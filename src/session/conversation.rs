@@ -24,8 +24,10 @@ pub struct Item {
     pub by_model: bool,
     /// Fingerprint of the caller and all items up to this one.
     pub prefix: Fingerprint,
-    /// Fingerprint of this item only; in a session, that of its prompt up to it.
+    /// Fingerprint of this item only.
     pub own: Fingerprint,
+    /// Fingerprint of the prompt of a session up to this item; that of the item elsewhere.
+    pub prompt: Fingerprint,
     /// Fingerprint that identifies the session even when the history before the item
     /// was rewritten. Only items that are unlikely to be repeated have one.
     pub unique: Option<Fingerprint>,
@@ -73,6 +75,7 @@ impl Conversation {
                 item.last_content = content;
                 item.prefix = link.prefix;
                 item.own = link.own;
+                item.prompt = link.own;
                 item.unique = link.unique;
             }
             Some(_) | None => self.items.push(Item {
@@ -83,6 +86,7 @@ impl Conversation {
                 by_model: added.by_model,
                 prefix: link.prefix,
                 own: link.own,
+                prompt: link.own,
                 unique: link.unique,
             }),
         }
@@ -145,9 +149,9 @@ impl Conversation {
         prompts
     }
 
-    /// Extends the own fingerprint of each item of a prompt to what is in front of it there, since
-    /// hooks decide about the whole. What an agent adds to a request does not count, nor does a
-    /// content that `is_decided` holds for: it was a prompt of its own.
+    /// Extends the prompt's fingerprint of each item to what is in front of it there, since hooks
+    /// decide about the whole. What an agent adds to a request does not count, nor does a content
+    /// that `is_decided` holds for: it was a prompt of its own.
     pub(super) fn join_prompts(
         &mut self,
         prompts: &[Prompt],
@@ -179,7 +183,7 @@ impl Conversation {
     }
 }
 
-/// Extends the own fingerprints of the items of one prompt.
+/// Extends the fingerprints of the items of one prompt.
 fn join_items(
     items: &mut [Item],
     fingerprinter: &Fingerprinter,
@@ -190,12 +194,12 @@ fn join_items(
     for content in items.chunk_by_mut(|item, next| item.content == next.content) {
         for item in &mut *content {
             if let Some(before) = before {
-                item.own = fingerprinter.fingerprint(&(before, item.own));
+                item.prompt = fingerprinter.fingerprint(&(before, item.own));
             }
             if !has_request || !item.kind.is_added() {
-                before = Some(item.own);
+                before = Some(item.prompt);
             }
         }
-        before = before.filter(|_| content.last().is_none_or(|end| !is_decided(end.own)));
+        before = before.filter(|_| content.last().is_none_or(|end| !is_decided(end.prompt)));
     }
 }

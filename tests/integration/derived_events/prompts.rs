@@ -359,3 +359,34 @@ async fn a_prompt_that_an_agent_extends_is_inspected_again_as_a_whole() {
     assert_eq!(log(&gate), ["look", "bad idea", "look\n\nbad idea"]);
     assert_eq!(first_text(&denial), "not that");
 }
+
+#[tokio::test]
+async fn a_denied_prompt_stays_denied_behind_a_text_that_is_put_in_front_of_it() {
+    let upstream = Upstream::mock().await;
+    let output = json!({ "decision": "deny", "reason": "not that" });
+    // The hook denies prompts that begin with `bad`.
+    let config = guard(&output).replace("in p else", "== p[:3] else");
+    let gate = TestGateway::start(&upstream, &config).await;
+    let helper = gate
+        .agent()
+        .sending(
+            "user-agent",
+            "GeminiCLI-tui/0.61.0/m (linux; x64; terminal)",
+        )
+        .sending("x-hookgate-session", "mine");
+    let in_one_message = Chat::new().user_texts(&["summary", "bad idea"]);
+    let in_two_messages = Chat::with_prompt("summary").user("bad idea");
+
+    Chat::with_prompt("bad idea").send_in_session(&gate).await;
+    for chat in [in_one_message, in_two_messages] {
+        let body = json!({ "contents": chat.contents });
+        helper.generate(MODEL, &body).await;
+        let rewritten = chat.model("not that").user("go");
+        rewritten.send_in_session(&gate).await;
+    }
+
+    assert!(upstream.requests().len() >= 2);
+    for request in upstream.requests() {
+        assert!(!request.body.contains("bad idea"), "{}", request.body);
+    }
+}
