@@ -356,3 +356,39 @@ async fn a_thought_ends_in_front_of_its_signature() {
     let (_, behind) = answer.text().split_once("signature_delta").unwrap();
     assert!(!behind.contains("thinking_delta"), "{behind}");
 }
+
+#[tokio::test]
+async fn an_empty_signature_does_not_end_a_thought() {
+    let delta = |kind: &str, field: &str, text: &str| json!({ "type": "content_block_delta", "index": 0, "delta": { "type": kind, field: text } });
+    let message = json!({ "id": "m", "type": "message", "role": "assistant", "model": "m",
+        "content": [], "stop_reason": null, "usage": { "input_tokens": 1, "output_tokens": 1 } });
+    let events = [
+        json!({ "type": "message_start", "message": message }),
+        json!({ "type": "content_block_start", "index": 0,
+            "content_block": { "type": "thinking", "thinking": "", "signature": "" } }),
+        delta("thinking_delta", "thinking", "abc ann@"),
+        delta("signature_delta", "signature", ""),
+        delta("thinking_delta", "thinking", "example.com zz"),
+        delta("signature_delta", "signature", "S"),
+        json!({ "type": "content_block_stop", "index": 0 }),
+        json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" },
+            "usage": { "output_tokens": 2 } }),
+        json!({ "type": "message_stop" }),
+    ];
+    let named = |event: &Value| {
+        format!(
+            "event: {}\ndata: {event}\n\n",
+            event["type"].as_str().unwrap()
+        )
+    };
+    let stream: String = events.iter().map(named).collect();
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", stream.clone())).await;
+    let gateway = Family::Anthropic.gateway(&upstream, MASK_EMAILS).await;
+
+    let answer = Family::Anthropic
+        .ask(&gateway, true, &[Turn::User("hi")])
+        .await;
+
+    let thoughts = Family::Anthropic.parse(true, &answer).thoughts;
+    assert_eq!(thoughts, "abc [REDACTED:email] zz");
+}

@@ -5,6 +5,7 @@ mod call_events;
 mod chunk_form;
 mod chunk_reader;
 mod chunk_writer;
+mod incoming_block;
 mod message;
 mod message_end;
 mod message_event;

@@ -14,6 +14,7 @@ use crate::dialect::{
         preceding::{PrecedingBlocks, append_thinking},
         response::{
             chunk_form::{ChunkEvents, chunk, complete_call, structural, text_end, text_part},
+            incoming_block::IncomingBlock,
             message_event::{CONTENT_BLOCK, DELTA, MESSAGE, MessageEvent, MessageEventKind},
             message_tokens::MessageTokens,
             response_part::read_block,
@@ -37,7 +38,7 @@ const MAX_OPEN_BLOCKS: usize = 256;
 /// Reads the events of one stream.
 #[derive(Debug, Default)]
 pub struct MessageReader {
-    open: HashMap<u64, OpenBlock>,
+    open: HashMap<u64, IncomingBlock>,
     counts: MessageTokens,
     model: Option<String>,
     preceding: PrecedingBlocks,
@@ -53,35 +54,6 @@ pub struct MessageReader {
     /// The latest event with a text, and the chunk that was made of it.
     template: Option<TextTemplate>,
     template_index: u64,
-}
-
-/// A block whose end is not read yet.
-#[derive(Debug)]
-enum OpenBlock {
-    Text,
-    Thinking {
-        block: Document,
-        text: String,
-        signature: String,
-    },
-    /// A call, whose arguments arrive in pieces of JSON.
-    Call {
-        block: Document,
-        json: String,
-        events: ChunkEvents,
-    },
-    Other,
-}
-
-impl OpenBlock {
-    fn thinking(block: Document, text: String) -> Result<Self> {
-        let signature = block.string(&["signature"])?.unwrap_or_default();
-        Ok(Self::Thinking {
-            block,
-            text,
-            signature,
-        })
-    }
 }
 
 impl ReadChunks for MessageReader {
@@ -154,7 +126,7 @@ impl MessageReader {
         let chunk = template.read(data)?;
         if template.is_thought() {
             let thinking = self.open.get_mut(&self.template_index)?;
-            let OpenBlock::Thinking { text: known, .. } = thinking else {
+            let IncomingBlock::Thinking { text: known, .. } = thinking else {
                 return None;
             };
             append_thinking(known, chunk.text());
@@ -215,16 +187,19 @@ impl MessageReader {
             "text" => {
                 self.preceding.push_text();
                 let text = block.string(TEXT)?;
-                (OpenBlock::Text, text.is_some_and(|text| !text.is_empty()))
+                (
+                    IncomingBlock::Text,
+                    text.is_some_and(|text| !text.is_empty()),
+                )
             }
             "thinking" => {
                 let text = block.string(&["thinking"])?.unwrap_or_default();
                 let is_shown = !text.is_empty();
-                (OpenBlock::thinking(block, text)?, is_shown)
+                (IncomingBlock::thinking(block, text)?, is_shown)
             }
             kind if kind.ends_with("tool_use") => {
                 let json = String::new();
-                let call = OpenBlock::Call {
+                let call = IncomingBlock::Call {
                     block,
                     json,
                     events,
@@ -234,13 +209,13 @@ impl MessageReader {
             }
             "redacted_thinking" => {
                 self.preceding.push(block.to_bytes());
-                (OpenBlock::Other, false)
+                (IncomingBlock::Other, false)
             }
             _ => {
                 if let Some(part) = &mut part {
                     self.preceding.attach(part, &block)?;
                 }
-                (OpenBlock::Other, true)
+                (IncomingBlock::Other, true)
             }
         };
         self.open.insert(event.index, open);
@@ -261,7 +236,7 @@ impl MessageReader {
         match (kind.as_str(), open) {
             (
                 "input_json_delta",
-                OpenBlock::Call {
+                IncomingBlock::Call {
                     json,
                     events: known,
                     ..
@@ -276,9 +251,11 @@ impl MessageReader {
                 }
                 Ok(None)
             }
-            ("signature_delta", OpenBlock::Thinking { signature, .. }) => {
-                signature.push_str(&delta.string(&["signature"])?.unwrap_or_default());
-                // Nothing of a thought follows its signature.
+            ("signature_delta", open @ IncomingBlock::Thinking { .. }) => {
+                if !open.sign(&delta)? {
+                    return structural(events).map(Some);
+                }
+                self.template = None;
                 text_end(events, TextEnd::Certain).map(Some)
             }
             ("text_delta", _) => {
@@ -289,14 +266,15 @@ impl MessageReader {
             ("thinking_delta", open) => {
                 let mut part = text_part(&delta, "thinking")?;
                 part.set(&["thought"], &json!(true))?;
-                if let OpenBlock::Thinking { text, .. } = open {
-                    append_thinking(text, &part.string(TEXT)?.unwrap_or_default());
+                if open.add_thinking(&part.string(TEXT)?.unwrap_or_default())? {
                     self.keep_template(event, "thinking", TextStream::Thought);
                 }
                 chunk(part, event.index, events).map(Some)
             }
-            (_, OpenBlock::Call { .. }) => Err(field_error("delta", "a piece of JSON in a call")),
-            ("input_json_delta", OpenBlock::Text | OpenBlock::Thinking { .. }) => {
+            (_, IncomingBlock::Call { .. }) => {
+                Err(field_error("delta", "a piece of JSON in a call"))
+            }
+            ("input_json_delta", IncomingBlock::Text | IncomingBlock::Thinking { .. }) => {
                 Err(field_error("delta", "a piece of the text of its block"))
             }
             _ => chunk(event_part(&delta)?, event.index, events).map(Some),
@@ -308,7 +286,7 @@ impl MessageReader {
             self.template = None;
         }
         match self.open.remove(&event.index).ok_or_else(not_open)? {
-            OpenBlock::Call {
+            IncomingBlock::Call {
                 block,
                 json,
                 events: mut known,
@@ -320,10 +298,11 @@ impl MessageReader {
                 self.preceding.attach(&mut part, &block)?;
                 chunk(part, event.index, known)
             }
-            OpenBlock::Thinking {
+            IncomingBlock::Thinking {
                 mut block,
                 text,
                 signature,
+                ..
             } => {
                 block.set(&["thinking"], &json!(text))?;
                 block.set(&["signature"], &json!(signature))?;
@@ -331,8 +310,8 @@ impl MessageReader {
                 // What is moved to another block does not fit the signature.
                 text_end(events, TextEnd::Certain)
             }
-            OpenBlock::Text => text_end(events, TextEnd::Possible),
-            OpenBlock::Other => structural(events),
+            IncomingBlock::Text => text_end(events, TextEnd::Possible),
+            IncomingBlock::Other => structural(events),
         }
     }
 

@@ -1,0 +1,74 @@
+//! Blocks of a stream whose end is not read yet.
+
+use crate::dialect::{
+    anthropic::{preceding::append_thinking, response::chunk_form::ChunkEvents},
+    document::Document,
+    error::{Result, field_error},
+};
+
+/// A block whose end is not read yet.
+#[derive(Debug)]
+pub enum IncomingBlock {
+    Text,
+    Thinking {
+        block: Document,
+        text: String,
+        signature: String,
+        /// True if an event had the signature, behind which is no more text.
+        is_signed: bool,
+    },
+    /// A call, whose arguments arrive in pieces of JSON.
+    Call {
+        block: Document,
+        json: String,
+        events: ChunkEvents,
+    },
+    Other,
+}
+
+impl IncomingBlock {
+    pub fn thinking(block: Document, text: String) -> Result<Self> {
+        let signature = block.string(&["signature"])?.unwrap_or_default();
+        Ok(Self::Thinking {
+            block,
+            text,
+            signature,
+            is_signed: false,
+        })
+    }
+
+    /// Adds a piece of a thought. Returns whether the block is one.
+    ///
+    /// # Errors
+    ///
+    /// Fails behind the signature, since policies have read the thought to its end.
+    pub fn add_thinking(&mut self, piece: &str) -> Result<bool> {
+        match self {
+            Self::Thinking {
+                is_signed: true, ..
+            } => Err(field_error("delta", "in front of the signature")),
+            Self::Thinking { text, .. } => {
+                append_thinking(text, piece);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Adds a piece of the signature of a thought. Returns whether it has one.
+    pub fn sign(&mut self, delta: &Document) -> Result<bool> {
+        let piece = delta.string(&["signature"])?.unwrap_or_default();
+        match self {
+            Self::Thinking {
+                signature,
+                is_signed,
+                ..
+            } if !piece.is_empty() => {
+                signature.push_str(&piece);
+                *is_signed = true;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+}
