@@ -505,3 +505,19 @@ async fn arguments_of_a_whole_answer_may_be_an_object() {
         "[REDACTED:email]"
     );
 }
+
+#[tokio::test]
+async fn a_second_finish_reason_is_sent_as_it_came() {
+    let call = json!({ "index": 0, "id": "c1", "type": "function",
+        "function": { "name": "rm", "arguments": "{}" } });
+    let mut second = event(&json!({ "content": "" }));
+    second["choices"][0]["finish_reason"] = "stop".into();
+    let first = event(&json!({ "role": "assistant", "tool_calls": [call] }));
+
+    let answer = stream(REDACT, &[first, end("tool_calls"), second]).await;
+
+    let reasons = choices(Form::Stream, &answer).into_iter();
+    let reasons = reasons.filter_map(|choice| Some(choice["finish_reason"].as_str()?.to_owned()));
+    let reasons: Vec<String> = reasons.collect();
+    assert_eq!(reasons, ["tool_calls", "stop"], "{}", answer.text());
+}

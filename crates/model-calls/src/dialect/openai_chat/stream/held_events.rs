@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 
 use crate::dialect::{
     content_form::join_labels,
-    document::{Document, add_list},
+    document::{Document, add_list, is_set},
     error::Result,
     openai_chat::{
-        fields::parse,
+        fields::{USAGE, parse},
         message_parts::{PlacedPart, add_call_ids, call_parts, has_refusal},
         response::{
             envelope::{candidate, numbered_parts, read_envelope},
@@ -50,9 +50,9 @@ pub struct HeldChoice {
     /// For each delta, the fields that have no part.
     pub others: Vec<Map<String, Value>>,
     pub collector: CallCollector,
-    /// Reason for the end, and the last event that has one.
+    /// Reason for the end, and the event that has it.
     pub finish: Option<(String, Document)>,
-    /// True if several events have a reason for the end.
+    /// True if a later event repeats the reason.
     pub ends_again: bool,
 }
 
@@ -75,8 +75,7 @@ impl HeldEvents {
                 known.collector.push(&choice.delta)?;
                 join_labels(&mut known.labels, choice.labels);
                 if let Some(reason) = choice.finish_reason {
-                    known.ends_again |= known.finish.is_some();
-                    known.finish = Some((reason, event.clone()));
+                    known.end(reason, &event)?;
                 }
             }
         }
@@ -115,6 +114,17 @@ impl HeldChoice {
             finish: None,
             ends_again: false,
         }
+    }
+
+    /// Keeps the reason for the end. Of two events with the same, the one with token counts is kept.
+    fn end(&mut self, reason: String, event: &Document) -> Result<()> {
+        let first = self.finish.as_ref();
+        let is_repeated = first.is_some_and(|(first, _)| *first == reason);
+        self.ends_again |= is_repeated;
+        if !is_repeated || is_set(event, USAGE)? {
+            self.finish = Some((reason, event.clone()));
+        }
+        Ok(())
     }
 
     /// Returns the parts: texts, then calls.
