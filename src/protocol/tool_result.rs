@@ -248,7 +248,12 @@ fn without_content(original: &Map<String, Value>, edited: &str) -> Option<Map<St
         DESCRIPTIONS.contains(&name)
             && (!edited.starts_with('{') || field.is_some_and(|field| edited.contains(&field)))
     };
-    let shown = contents(original, |name| !is_kept(name));
+    let mut shown = contents(original, |name| !is_kept(name));
+    // A field without content may have a name that is masked.
+    let is_renamed =
+        |name: &str| edited.starts_with('{') && !edited.contains(&json!(name).to_string());
+    let renamed = original.iter().filter(|(name, _)| is_renamed(name));
+    shown.extend(renamed.map(|(name, value)| (name.clone(), value.clone())));
     let mut fields = original.clone();
     clear_shown(&mut fields, &shown, edited);
     (!shown.is_empty()).then_some(fields)
@@ -335,6 +340,11 @@ mod tests {
                 Some(json!({ "own": [], "mode": "n", "numFiles": 1 })),
             ),
             (json!(1234), "1234", Some(json!(0))),
+            (
+                json!({ "own": 1, "other": "o" }),
+                r#"{"own":1,"other":"o"}"#,
+                Some(json!({ "own": 1, "other": "" })),
+            ),
             (json!({ "own": 1 }), r#"{"own":1}"#, None),
         ] {
             assert_eq!(text(&shape), expected);

@@ -478,6 +478,13 @@ async fn a_result_without_a_place_for_its_mask_loses_its_content() {
             json!("{\"card\":[REDACTED:card],\"url\":\"[REDACTED:email]\"}"),
             json!({ "card": 0, "url": "" }),
         ),
+        (
+            json!({ "authors": { "ann@example.com": 3 }, "ann@example.com": true, "mode": "m" }),
+            json!(
+                "{\"authors\":{\"[REDACTED:email]\":3},\"[REDACTED:email]\":true,\"mode\":\"m\"}"
+            ),
+            json!({ "authors": {}, "mode": "m" }),
+        ),
         (json!(number), json!("[REDACTED:card]"), json!(0)),
     ] {
         let output = output(&gate, "claude", &ran("Glob", &result)).await;

@@ -64,12 +64,12 @@ impl HookResult {
     }
 
     /// Returns the code of a part of the output that has no effect: of unreliable output, or else
-    /// of the first other part but text. None if the hook failed or refused by its exit code.
+    /// of the first other part but text. None if the hook failed.
     pub fn ignored_part(&self) -> Option<DiagnosticCode> {
         let codes = self.diagnostics.iter().map(|diagnostic| diagnostic.code);
         let ignored = codes.filter(|code| *code != DiagnosticCode::PlainText);
         let first = ignored.min_by_key(|code| !code.is_unreliable_output());
-        first.filter(|_| self.status == HookStatus::Ok)
+        first.filter(|_| self.status != HookStatus::Failed)
     }
 
     /// Turns a failure of `hook`, or unreliable output, into a denial
