@@ -1,7 +1,7 @@
 //! The task that reads the log and sends its lines until they are accepted.
 
 use std::{
-    io,
+    io::{self, ErrorKind},
     ops::ControlFlow::{self, Break, Continue},
     path::PathBuf,
     sync::Arc,
@@ -146,7 +146,7 @@ impl SinkTask {
         let read = tokio::task::spawn_blocking(move || read_batch(&path, after.as_ref(), limits));
         let batch = read.await.map_err(io::Error::from)??;
         if batch.lines.is_empty() {
-            return Err(io::Error::from(io::ErrorKind::NotFound).into());
+            return Err(io::Error::from(ErrorKind::NotFound).into());
         }
         Ok(batch)
     }
@@ -189,11 +189,14 @@ impl SinkTask {
         Continue(())
     }
 
-    /// Records a failure and waits before the next attempt. Breaks if the log is closed and the
-    /// server shuts down.
+    /// Records a failure and waits before the next attempt. Breaks if the log is closed, and the
+    /// server shuts down or the file is gone.
     async fn fail(&mut self, error: &SendError, backoff: &mut Backoff) -> ControlFlow<()> {
         self.record_failure(error);
-        if self.written.has_changed().is_err() && self.shutdown.is_cancelled() {
+        let is_gone =
+            matches!(error, SendError::Disk(error) if error.kind() == ErrorKind::NotFound);
+        let is_closed = self.written.has_changed().is_err();
+        if is_closed && (is_gone || self.shutdown.is_cancelled()) {
             return Break(());
         }
         self.pause(backoff).await;
@@ -289,7 +292,7 @@ impl SinkTask {
             tracing::warn!(
                 audit.path = %self.path.display(),
                 audit.lines = lines,
-                "audit sink: lines were not sent before the shutdown"
+                "audit sink: the last lines of the log were not sent"
             );
         }
     }
@@ -302,6 +305,9 @@ impl SinkTask {
 impl Drop for SinkTask {
     fn drop(&mut self) {
         self.set_lag(0);
+        if self.is_failing {
+            self.metrics.export_failures.end(Export::AuditSink);
+        }
         self.end.cancel();
     }
 }

@@ -135,8 +135,9 @@ async fn a_log_whose_lines_are_not_sent_before_the_shutdown_is_named() {
     assert!(sink.lines().is_empty());
     for path in ["one.jsonl", "two.jsonl"] {
         let mut lines = log.lines();
-        let is_named =
-            lines.any(|line| line.contains("lines were not sent") && line.contains(path));
+        let is_named = lines.any(|line| {
+            line.contains("the last lines of the log were not sent") && line.contains(path)
+        });
         assert!(is_named, "{path}: {log}");
     }
 }
