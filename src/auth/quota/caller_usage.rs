@@ -264,6 +264,8 @@ impl CallerUsage {
     pub(super) fn take_sync(&mut self, scope: SyncScope) -> CallSync {
         let changed = mem::take(&mut self.changed);
         let ended = self.ended.len().min(MAX_ENDED);
+        // A call may have ended twice, and its tokens are removed once.
+        let ended: BTreeSet<Uuid> = self.ended.drain(..ended).collect();
         let shared = |(id, call): (&Uuid, &CallInFlight)| {
             let is_meant = scope == SyncScope::All || changed.contains(id);
             let is_meant = is_meant && call.lease == Lease::Shared;
@@ -271,7 +273,7 @@ impl CallerUsage {
         };
         CallSync {
             live: self.calls.iter().filter_map(shared).collect(),
-            ended: self.ended.drain(..ended).collect(),
+            ended: ended.into_iter().collect(),
             own: self.tokens.own(),
             debt_ns: self.rate.debt_ns(self.now_ns()),
             is_behind: self.is_behind,
