@@ -109,6 +109,8 @@ impl AskedHooks {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::{
         event::{Action, EventOrigin, HookOutput, SkipReason},
@@ -172,15 +174,26 @@ mod tests {
     #[test]
     fn a_hook_of_one_of_two_equal_events_stays_pending() {
         let (mut hooks, started) = (AskedHooks::default(), Instant::now());
+        let later = started + Duration::from_nanos(1);
 
         hooks.add(TOOL, started, &asked(&["a"]));
-        hooks.add(TOOL, started, &asked(&["a"]));
+        hooks.add(TOOL, later, &asked(&["a"]));
         hooks.finish(TOOL, RuleId(0));
         end(&mut hooks, started);
         assert_eq!(names(&hooks), ["a"]);
         hooks.finish(TOOL, RuleId(0));
 
         assert_eq!(hooks.pending(), None);
+    }
+
+    #[test]
+    fn hooks_that_are_selected_anew_take_the_place_of_those_before() {
+        let (mut hooks, started) = (AskedHooks::default(), Instant::now());
+
+        hooks.add(TOOL, started, &asked(&["a"]));
+        hooks.add(TOOL, started, &asked(&["b"]));
+
+        assert_eq!(names(&hooks), ["b"]);
     }
 
     #[test]
