@@ -186,8 +186,10 @@ impl SessionState {
                 *counted = [calls.max(newer_calls), tokens.max(newer_tokens)];
             }
         }
-        if newer.evaluated.union(&older.evaluated).count() <= MAX_KNOWN_ITEMS {
-            newer.evaluated.extend(older.evaluated);
+        let missing = older.evaluated.difference(&newer.evaluated);
+        let missing: Vec<_> = missing.copied().collect();
+        if newer.evaluated.len() + missing.len() <= MAX_KNOWN_ITEMS {
+            newer.evaluated.extend(missing);
             for (item, note) in older.notes {
                 newer.notes.entry(item).or_default().merge(note);
             }
