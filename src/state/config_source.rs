@@ -206,6 +206,16 @@ impl ConfigSource {
         })
     }
 
+    /// Returns whether an operator took a version into use, and the config file has not changed
+    /// since.
+    pub(super) fn is_promoted(&self, version: &str) -> bool {
+        let state = self.state();
+        let file = &state.file_version;
+        state.active.as_ref().is_some_and(|active| {
+            (active.revision.as_str(), &active.file) == (version, file) && !active.by.is_empty()
+        })
+    }
+
     /// Stores the config that is rolled out, unless it is a stored revision.
     ///
     /// # Errors

@@ -60,6 +60,20 @@ impl Rollout {
         assert_eq!((code, err.as_str()), (0, ""), "{out}");
     }
 
+    /// Ends the process and starts it again.
+    fn restart(&mut self) {
+        self.served = ServerProcess::folder(self.folder.path());
+        self.agent = Agent::at(self.served.addr());
+        self.operator = Agent::at(self.served.operators());
+    }
+
+    /// Writes the configs with another rollout, and reloads them.
+    async fn edit(&self, rollout: &str) {
+        write_configs(self.folder.path(), &self.upstream, rollout);
+        let reloaded = self.operator.post("/reload", "").await;
+        assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+    }
+
     /// Stops the gateway and returns the lines of its decision log, whose hash chain is verified.
     fn stop(self) -> Vec<Value> {
         self.served.terminate();
@@ -335,9 +349,7 @@ async fn a_regression_aborts_the_rollout_permanently() {
     let page = gateway.operator.get("/console/changes").await;
     assert!(page.text().contains("was aborted"), "{}", page.text());
 
-    gateway.served = ServerProcess::folder(gateway.folder.path());
-    gateway.agent = Agent::at(gateway.served.addr());
-    gateway.operator = Agent::at(gateway.served.operators());
+    gateway.restart();
     assert_eq!(gateway.state().await["is_aborted"], true);
     assert_eq!(denied_calls(&gateway, 100).await, 0);
 
@@ -345,18 +357,9 @@ async fn a_regression_aborts_the_rollout_permanently() {
     gateway.command(&["promote", state["to"].as_str().unwrap()]);
     assert_eq!(gateway.state().await, Value::Null);
     gateway.command(&["rollback"]);
-    let state = gateway.state().await;
-    assert_eq!(
-        (&state["is_aborted"], &state["percent"]),
-        (&json!(true), &json!(0))
-    );
+    assert_eq!(gateway.state().await, Value::Null);
 
-    write_configs(
-        gateway.folder.path(),
-        &gateway.upstream,
-        "{ to: next.yaml, percent: 49 }",
-    );
-    assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
+    gateway.edit("{ to: next.yaml, percent: 49 }").await;
     let state = gateway.state().await;
     assert_eq!(
         (&state["is_aborted"], &state["percent"]),
@@ -535,11 +538,36 @@ async fn the_history_of_a_promoted_revision_survives_its_rollout() {
     gateway.command(&["promote", &to]);
     let promoted = revision().await;
 
-    gateway.command(&["rollback"]);
+    gateway.edit("{ to: next.yaml, percent: 2 }").await;
 
-    assert_eq!(gateway.state().await["percent"], 1);
+    assert_eq!(gateway.state().await["percent"], 2);
     assert_eq!(promoted[0], "\"promotion by local\"");
     assert_eq!(revision().await, promoted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_promoted_rollout_does_not_begin_again_after_a_return_to_the_config_file() {
+    let mut gateway = Rollout::start("{ to: next.yaml, percent: 100 }").await;
+    let state = gateway.state().await;
+    let [from, to] = [0, 1].map(|arm: usize| state["arms"][arm]["version"].as_str().unwrap());
+    assert!(gateway.denies("any", "banana").await);
+
+    for back in [&["rollback"][..], &["promote", from]] {
+        gateway.command(&["promote", to]);
+        // It is not read any more.
+        fs::remove_file(gateway.folder.path().join("next.yaml")).ok();
+        gateway.command(back);
+
+        assert_eq!(gateway.state().await, Value::Null, "{back:?}");
+        assert!(gateway.denies("any", "apple").await, "{back:?}");
+        assert!(!gateway.denies("any", "banana").await, "{back:?}");
+    }
+
+    gateway.restart();
+    assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
+    assert_eq!(gateway.state().await, Value::Null);
+    gateway.edit("{ to: next.yaml, percent: 99 }").await;
+    assert_eq!(gateway.state().await["percent"], 99);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
