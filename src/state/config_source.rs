@@ -223,7 +223,8 @@ impl ConfigSource {
     /// Fails if it cannot be stored.
     pub(super) fn store_candidate(&self, config: &Config) -> Result<(), RevisionError> {
         let (state, store) = self.state_and_store()?;
-        if store.load(&config.version).is_ok() {
+        let stored = store.load(&config.version);
+        if stored.is_ok_and(|stored| stored.files == config.texts) {
             return Ok(());
         }
         self.lock(&store)?;

@@ -571,6 +571,21 @@ async fn a_promoted_rollout_does_not_begin_again_after_a_return_to_the_config_fi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_revision_of_a_rollout_is_stored_again() {
+    let gateway = Rollout::start("{ to: next.yaml, percent: 1 }").await;
+    let state = gateway.state().await;
+    let to = state["to"].as_str().unwrap();
+    let file = gateway.folder.path().join(format!("revisions/{to}.json"));
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("banana", "cherry")).unwrap();
+
+    assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
+
+    gateway.command(&["promote", to]);
+    assert!(gateway.denies("any", "banana").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_candidate_with_problems_is_refused() {
     let gateway = Rollout::start("{ to: next.yaml, percent: 100 }").await;
     let reload = || gateway.operator.post("/reload", "");
