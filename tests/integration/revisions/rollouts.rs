@@ -8,8 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use data_encoding::HEXLOWER;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
@@ -473,6 +475,31 @@ async fn only_calls_and_reported_events_on_which_policies_can_decide_are_counted
     let end = r#"{"hook_event_name":"SessionEnd","reason":"exit","session_id":"s"}"#;
     assert_eq!(post(&format!("{event}?wait=1"), end).await, 200);
     assert_eq!(calls().await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_of_callers_that_take_no_part_are_not_counted() {
+    let callers = ["ci", "team"].map(|name| (name, format!("key-of-{name}-0123456789abcdef")));
+    let keys = callers.each_ref().map(|(name, key)| {
+        let sha256 = HEXLOWER.encode(&Sha256::digest(key));
+        format!("{{ name: {name}, sha256: {sha256} }}")
+    });
+    let rollout = format!(
+        "{{ to: next.yaml, percent: 100, callers: [ci] }}\nauth: {{ keys: [{}] }}",
+        keys.join(", ")
+    );
+    let gateway = Rollout::start(&rollout).await;
+    let event = json!({ "hook_event_name": "BeforeAgent", "session_id": "s", "prompt": "hello" });
+
+    for ((_, key), word) in callers.iter().zip(["banana", "apple"]) {
+        let agent = gateway.agent.clone().sending("x-hookgate-key", key);
+        assert!(is_denied(&agent, word).await, "{word}");
+        assert_eq!(agent.report(&event, "").await.status, 200);
+    }
+
+    let state = gateway.state().await;
+    let calls = [0, 1].map(|arm: usize| state["arms"][arm]["calls"].as_u64().unwrap());
+    assert_eq!(calls, [0, 2], "{state:#}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
