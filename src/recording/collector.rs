@@ -29,8 +29,6 @@ pub struct ExchangeCollector {
     memory: Arc<MemoryBudget>,
     /// Number of calls so far by caller and id of the session.
     places: Mutex<LruCache<(String, String), u64>>,
-    /// True if calls that are not collected have places, too.
-    shows_gaps: bool,
     queue: Box<QueueExchange>,
     dropped: Counter,
 }
@@ -48,18 +46,9 @@ impl ExchangeCollector {
             what,
             memory: Arc::new(MemoryBudget::new(max_bytes)),
             places: Mutex::new(LruCache::sparse(MAX_SESSIONS)),
-            shows_gaps: true,
             queue,
             dropped,
         }
-    }
-
-    /// The same collector, whose places have no gaps: for a reader of live calls, which would
-    /// wait for those that are missing.
-    #[must_use]
-    pub fn without_gaps(self) -> Self {
-        let shows_gaps = false;
-        Self { shows_gaps, ..self }
     }
 
     /// Returns whether exchanges of this caller are collected.
@@ -84,14 +73,12 @@ impl ExchangeCollector {
         is_in_sample(key, self.what.sample)
     }
 
-    /// Returns whether a call of a session has a place in it: if it is collected, or if others of
-    /// the session can be.
-    pub(super) fn has_place(&self, session: &str, is_collected: bool) -> bool {
-        let is_gap = match self.what.sessions {
+    /// Returns whether calls of a session can be in the sample.
+    pub(super) fn samples_session(&self, session: &str) -> bool {
+        match self.what.sessions {
             SampleUnit::Whole => is_in_sample(session, self.what.sample),
             SampleUnit::Calls => true,
-        };
-        !session.is_empty() && (is_collected || self.shows_gaps && is_gap)
+        }
     }
 
     /// Returns whether exchanges with this outcome are collected. `is_part_denied` is true if a

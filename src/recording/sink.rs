@@ -83,10 +83,9 @@ impl RecordingSink {
         let (id, request) = (&exchange.session_id, &*exchange.request_id);
         let is_sampled = self.collector.is_sampled(id, request);
         self.is_sampled = Some(is_sampled);
-        let is_collected = is_sampled && self.raw.is_some();
-        let has_place = self.collector.has_place(id, is_collected);
+        let is_counted = !id.is_empty() && self.collector.samples_session(id);
         let caller = &exchange.caller;
-        let place = has_place.then(|| self.collector.next_place(caller, id));
+        let place = is_counted.then(|| self.collector.next_place(caller, id));
         self.raw.take_if(|_| !is_sampled);
         if let Some(raw) = &mut self.raw {
             let (match_kind, source) = session.unwrap_or(("named", "named"));

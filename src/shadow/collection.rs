@@ -32,7 +32,7 @@ impl Collection {
         };
         let (memory, dropped) = (settings.budget.memory, metrics.shadow_dropped.clone());
         let collector = ExchangeCollector::new(what, memory, Box::new(send), dropped);
-        let collector = Arc::new(collector.without_gaps());
+        let collector = Arc::new(collector);
         let slot = &app.resources.shadow;
         slot.set_collector(Some(Arc::clone(&collector)));
         Self {

@@ -172,7 +172,7 @@ impl App {
     }
 
     /// Takes a stored revision into use, through the checks and proofs of a reload. It stays in
-    /// use until the config file changes. Blocks like [`Self::reload`].
+    /// use, without its rollout, until the config file changes. Blocks like [`Self::reload`].
     ///
     /// # Errors
     ///
@@ -304,10 +304,11 @@ impl App {
         promotion: Option<&PromotionRecord>,
     ) -> Result<(), ReloadError> {
         revisions::check_start_settings(&self.reloads.start, &config)?;
-        let snapshot = self.rebuild(config)?;
+        let source = self.source()?;
+        // A promoted revision is in use without its rollout.
+        let snapshot = self.rebuild(config, promotion.is_none().then_some(source))?;
         // INVARIANT: the revision is stored before any call runs under it, so that a process that
         // is killed starts with the old one or with this one.
-        let source = self.source()?;
         snapshot.store_revisions(source, &cause, promotion)?;
         snapshot.start(&self.resources);
         // A promotion that ends the decision log is recorded in it.
@@ -328,11 +329,15 @@ impl App {
         Ok(())
     }
 
-    /// Builds and proves the snapshot of a config, unless the gateway shuts down.
-    fn rebuild(&self, config: Config) -> Result<Snapshot, ReloadError> {
+    /// Builds and proves the snapshot of a config, with that of its rollout if there is a source
+    /// for it, unless the gateway shuts down.
+    fn rebuild(
+        &self,
+        config: Config,
+        rollout_source: Option<&ConfigSource>,
+    ) -> Result<Snapshot, ReloadError> {
         let previous = self.snapshot();
-        let source = Some(self.source()?);
-        let built = Snapshot::build_all(config, &self.resources, source, Some(&previous));
+        let built = Snapshot::build_all(config, &self.resources, rollout_source, Some(&previous));
         let built = self.resources.shutdown.run_until_cancelled(Box::pin(built));
         let Some(built) = Handle::current().block_on(built) else {
             let message = "the gateway is shutting down".to_owned();

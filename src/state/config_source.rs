@@ -206,6 +206,16 @@ impl ConfigSource {
         })
     }
 
+    /// Returns whether an operator took a version into use, and the config file has not changed
+    /// since.
+    pub(super) fn is_promoted(&self, version: &str) -> bool {
+        let state = self.state();
+        let file = &state.file_version;
+        state.active.as_ref().is_some_and(|active| {
+            (active.revision.as_str(), &active.file) == (version, file) && !active.by.is_empty()
+        })
+    }
+
     /// Stores the config that is rolled out, unless it is a stored revision.
     ///
     /// # Errors
@@ -213,7 +223,8 @@ impl ConfigSource {
     /// Fails if it cannot be stored.
     pub(super) fn store_candidate(&self, config: &Config) -> Result<(), RevisionError> {
         let (state, store) = self.state_and_store()?;
-        if store.load(&config.version).is_ok() {
+        let stored = store.load(&config.version);
+        if stored.is_ok_and(|stored| stored.files == config.texts) {
             return Ok(());
         }
         self.lock(&store)?;

@@ -65,7 +65,7 @@ pub struct ActiveRevision {
     pub file: String,
     /// Version that was in use before.
     pub previous: Option<String>,
-    /// User who promoted the revision; empty if it is that of the config file.
+    /// User who promoted the revision; empty if it is in use because of the config file.
     pub by: String,
     /// SHA-256 of the report on which the promotion is based.
     pub report: Option<String>,

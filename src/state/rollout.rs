@@ -111,7 +111,8 @@ impl Snapshot {
         Some((&progress.to, progress.status()))
     }
 
-    /// Builds a snapshot, with that of a rollout, and proves their guards.
+    /// Builds a snapshot, with that of a rollout unless an operator has promoted the config, and
+    /// proves their guards.
     ///
     /// # Errors
     ///
@@ -127,6 +128,7 @@ impl Snapshot {
         snapshot.prove(resources).await?;
         let mut snapshot = snapshot.open_logs(resources, previous)?;
         if let Some(source) = source
+            && !source.is_promoted(&snapshot.config.version)
             && let Some(candidate) = snapshot.build_candidate(source, resources)?
         {
             candidate.prove(resources).await?;

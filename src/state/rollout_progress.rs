@@ -151,9 +151,13 @@ impl RolloutProgress {
 
     /// Returns whether a caller takes part and, if so, whether the session must be known.
     pub(super) fn takes_part(&self, caller: &str) -> Option<RolloutUnit> {
+        (self.has_caller(caller) && self.share() > 0).then_some(self.settings.by)
+    }
+
+    /// Returns whether calls of a caller are assigned to one of the two configs, and compared.
+    pub(super) fn has_caller(&self, caller: &str) -> bool {
         let callers = &self.settings.callers;
-        let takes_part = callers.is_empty() || callers.iter().any(|name| name == caller);
-        (takes_part && self.share() > 0).then_some(self.settings.by)
+        callers.is_empty() || callers.iter().any(|name| name == caller)
     }
 
     /// Returns the config of a session. It is the same in all gateways at the same step of this

@@ -30,7 +30,8 @@ pub(super) struct RolloutReporter {
     pub(super) runtime: Handle,
 }
 
-/// Counts one call for its config, unless it is none, or is rejected before policies decide.
+/// Counts one call for its config, unless it is none, its caller does not take part, or it is
+/// rejected before policies decide.
 #[derive(Debug)]
 pub(super) struct RolloutSink {
     reporter: RolloutReporter,
@@ -105,6 +106,13 @@ impl RolloutReporter {
     }
 }
 
+impl RolloutSink {
+    fn is_counted(&self, exchange: &ExchangeSummary) -> bool {
+        let progress = &self.reporter.progress;
+        self.is_call && self.is_decided && progress.has_caller(&exchange.caller.name)
+    }
+}
+
 impl Sink for RolloutSink {
     fn record(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         match event {
@@ -125,7 +133,7 @@ impl Sink for RolloutSink {
             }
             // Also a call for which a hook asked, if `ask` is `deny`.
             ExchangeEvent::ToolCallDenied { .. } => self.call.denied = true,
-            ExchangeEvent::Finished | ExchangeEvent::Closed if self.is_call && self.is_decided => {
+            ExchangeEvent::Finished | ExchangeEvent::Closed if self.is_counted(exchange) => {
                 let action = exchange.action;
                 self.call.denied |= matches!(action, ExchangeAction::Deny | ExchangeAction::Stop);
                 let reporter = &self.reporter;

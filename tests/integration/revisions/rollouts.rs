@@ -8,8 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use data_encoding::HEXLOWER;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
@@ -58,6 +60,20 @@ impl Rollout {
         let command = [&["config"], arguments, &["--url", &self.operator.base]].concat();
         let (code, out, err) = run(&command, self.folder.path());
         assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    }
+
+    /// Ends the process and starts it again.
+    fn restart(&mut self) {
+        self.served = ServerProcess::folder(self.folder.path());
+        self.agent = Agent::at(self.served.addr());
+        self.operator = Agent::at(self.served.operators());
+    }
+
+    /// Writes the configs with another rollout, and reloads them.
+    async fn edit(&self, rollout: &str) {
+        write_configs(self.folder.path(), &self.upstream, rollout);
+        let reloaded = self.operator.post("/reload", "").await;
+        assert_eq!(reloaded.status, 200, "{}", reloaded.text());
     }
 
     /// Stops the gateway and returns the lines of its decision log, whose hash chain is verified.
@@ -335,9 +351,7 @@ async fn a_regression_aborts_the_rollout_permanently() {
     let page = gateway.operator.get("/console/changes").await;
     assert!(page.text().contains("was aborted"), "{}", page.text());
 
-    gateway.served = ServerProcess::folder(gateway.folder.path());
-    gateway.agent = Agent::at(gateway.served.addr());
-    gateway.operator = Agent::at(gateway.served.operators());
+    gateway.restart();
     assert_eq!(gateway.state().await["is_aborted"], true);
     assert_eq!(denied_calls(&gateway, 100).await, 0);
 
@@ -345,18 +359,9 @@ async fn a_regression_aborts_the_rollout_permanently() {
     gateway.command(&["promote", state["to"].as_str().unwrap()]);
     assert_eq!(gateway.state().await, Value::Null);
     gateway.command(&["rollback"]);
-    let state = gateway.state().await;
-    assert_eq!(
-        (&state["is_aborted"], &state["percent"]),
-        (&json!(true), &json!(0))
-    );
+    assert_eq!(gateway.state().await, Value::Null);
 
-    write_configs(
-        gateway.folder.path(),
-        &gateway.upstream,
-        "{ to: next.yaml, percent: 49 }",
-    );
-    assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
+    gateway.edit("{ to: next.yaml, percent: 49 }").await;
     let state = gateway.state().await;
     assert_eq!(
         (&state["is_aborted"], &state["percent"]),
@@ -473,6 +478,31 @@ async fn only_calls_and_reported_events_on_which_policies_can_decide_are_counted
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_of_callers_that_take_no_part_are_not_counted() {
+    let callers = ["ci", "team"].map(|name| (name, format!("key-of-{name}-0123456789abcdef")));
+    let keys = callers.each_ref().map(|(name, key)| {
+        let sha256 = HEXLOWER.encode(&Sha256::digest(key));
+        format!("{{ name: {name}, sha256: {sha256} }}")
+    });
+    let rollout = format!(
+        "{{ to: next.yaml, percent: 100, callers: [ci] }}\nauth: {{ keys: [{}] }}",
+        keys.join(", ")
+    );
+    let gateway = Rollout::start(&rollout).await;
+    let event = json!({ "hook_event_name": "BeforeAgent", "session_id": "s", "prompt": "hello" });
+
+    for ((_, key), word) in callers.iter().zip(["banana", "apple"]) {
+        let agent = gateway.agent.clone().sending("x-hookgate-key", key);
+        assert!(is_denied(&agent, word).await, "{word}");
+        assert_eq!(agent.report(&event, "").await.status, 200);
+    }
+
+    let state = gateway.state().await;
+    let calls = [0, 1].map(|arm: usize| state["arms"][arm]["calls"].as_u64().unwrap());
+    assert_eq!(calls, [0, 2], "{state:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_share_grows_in_steps_and_the_candidate_can_be_promoted() {
     let gateway = Rollout::start("{ to: next.yaml, steps: [0, 30, 100], hold: 300ms }").await;
     assert_eq!(gateway.state().await["percent"], 0);
@@ -535,11 +565,51 @@ async fn the_history_of_a_promoted_revision_survives_its_rollout() {
     gateway.command(&["promote", &to]);
     let promoted = revision().await;
 
-    gateway.command(&["rollback"]);
+    gateway.edit("{ to: next.yaml, percent: 2 }").await;
 
-    assert_eq!(gateway.state().await["percent"], 1);
+    assert_eq!(gateway.state().await["percent"], 2);
     assert_eq!(promoted[0], "\"promotion by local\"");
     assert_eq!(revision().await, promoted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_promoted_rollout_does_not_begin_again_after_a_return_to_the_config_file() {
+    let mut gateway = Rollout::start("{ to: next.yaml, percent: 100 }").await;
+    let state = gateway.state().await;
+    let [from, to] = [0, 1].map(|arm: usize| state["arms"][arm]["version"].as_str().unwrap());
+    assert!(gateway.denies("any", "banana").await);
+
+    for back in [&["rollback"][..], &["promote", from]] {
+        gateway.command(&["promote", to]);
+        // It is not read any more.
+        fs::remove_file(gateway.folder.path().join("next.yaml")).ok();
+        gateway.command(back);
+
+        assert_eq!(gateway.state().await, Value::Null, "{back:?}");
+        assert!(gateway.denies("any", "apple").await, "{back:?}");
+        assert!(!gateway.denies("any", "banana").await, "{back:?}");
+    }
+
+    gateway.restart();
+    assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
+    assert_eq!(gateway.state().await, Value::Null);
+    gateway.edit("{ to: next.yaml, percent: 99 }").await;
+    assert_eq!(gateway.state().await["percent"], 99);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_revision_of_a_rollout_is_stored_again() {
+    let gateway = Rollout::start("{ to: next.yaml, percent: 1 }").await;
+    let state = gateway.state().await;
+    let to = state["to"].as_str().unwrap();
+    let file = gateway.folder.path().join(format!("revisions/{to}.json"));
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("banana", "cherry")).unwrap();
+
+    assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
+
+    gateway.command(&["promote", to]);
+    assert!(gateway.denies("any", "banana").await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

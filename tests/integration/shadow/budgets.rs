@@ -50,7 +50,8 @@ async fn calls_beyond_the_memory_budget_are_dropped_and_memory_is_released() {
     for _ in 0..3 {
         large.make(&gateway.agent).await;
     }
-    let small = Call::single(ALL[0], false, Topic::Text, "ci");
+    // A call of the same session would wait for those.
+    let small = Call::single(ALL[0], true, Topic::Text, "ci");
     small.make(&gateway.agent).await;
     let status = gateway.wait_until_evaluated(1).await;
 
@@ -60,8 +61,9 @@ async fn calls_beyond_the_memory_budget_are_dropped_and_memory_is_released() {
         .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_that_wait_for_a_dropped_one_are_evaluated_after_the_timeouts_of_a_call() {
+/// Starts a gateway with short timeouts and a shadow with little memory, which denies calls of
+/// `look`.
+async fn gateway_with_little_memory() -> ShadowGateway {
     let live = format!(
         "{}timeouts: {{ first_byte: 1s, stream_idle: 1s }}\n",
         base()
@@ -70,17 +72,27 @@ async fn calls_that_wait_for_a_dropped_one_are_evaluated_after_the_timeouts_of_a
     let rules = "deny: [rm], rules: [{ tool: look, argument: /x, matches: '^b' }]";
     let next = base().replace("deny: [rm]", rules);
     let shadow = "sample: 1, budget: { memory: 256KiB, cpu: 100% }";
-    let gateway = ShadowGateway::start(&live, &next, shadow).await;
-    let call = |topic| Call {
+    ShadowGateway::start(&live, &next, shadow).await
+}
+
+/// Returns a call of the session `one`.
+fn call_of_one_session(topic: Topic) -> Call {
+    Call {
         session: "one".to_owned(),
         ..Call::single(ALL[0], false, topic, "ci")
-    };
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_wait_for_a_dropped_one_are_evaluated_after_the_timeouts_of_a_call() {
+    let gateway = gateway_with_little_memory().await;
     // There is memory for its request, but not for its answer.
-    let mut lost = call(Topic::Text);
+    let mut lost = call_of_one_session(Topic::Text);
     let text = "lorem ipsum ".repeat(8_000);
     lost.turns[0].1 = format!("hello [[text|{text}]]");
 
-    for call in [call(Topic::Text), lost, call(Topic::Look)] {
+    let [first, last] = [Topic::Text, Topic::Look].map(call_of_one_session);
+    for call in [first, lost, last] {
         call.make(&gateway.agent).await;
     }
     let status = gateway.wait_until_evaluated(2).await;
@@ -94,4 +106,28 @@ async fn calls_that_wait_for_a_dropped_one_are_evaluated_after_the_timeouts_of_a
     gateway
         .wait_until("free memory", |status| status["held_bytes"] == 0)
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_behind_one_that_was_dropped_as_it_arrived_is_unknown_where_it_differs() {
+    let gateway = gateway_with_little_memory().await;
+    let mut lost = call_of_one_session(Topic::Text);
+    let text = "lorem ipsum ".repeat(50_000);
+    lost.turns[0].1.insert_str(0, &text);
+
+    for call in [lost, call_of_one_session(Topic::Look)] {
+        call.make(&gateway.agent).await;
+    }
+    let status = gateway.wait_until_evaluated(1).await;
+
+    let counts = &status["report"]["counts"];
+    assert_eq!(
+        (
+            &status["dropped"],
+            &counts["newly_denied"],
+            &counts["unknown"]
+        ),
+        (&1.into(), &0.into(), &1.into()),
+        "{status:#}"
+    );
 }
