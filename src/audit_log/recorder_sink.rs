@@ -293,7 +293,7 @@ impl Sink for DecisionLogSink {
 
     fn needs(&self, what: SinkNeed) -> bool {
         match what {
-            SinkNeed::Bodies => self.rejected.is_some(),
+            SinkNeed::Bodies | SinkNeed::Usage => self.rejected.is_some(),
             SinkNeed::Inputs => self.audit.stores_content(),
             SinkNeed::Upstream | SinkNeed::Plans | SinkNeed::Steps | SinkNeed::Content => false,
         }

@@ -333,7 +333,7 @@ impl Sink for TraceSink {
         let is_call = self.kind == RecordKind::Call;
         match what {
             SinkNeed::Plans => true,
-            SinkNeed::Steps => is_call,
+            SinkNeed::Steps | SinkNeed::Usage => is_call,
             SinkNeed::Content => {
                 let is_kept = self.settings.denied_or_edited || self.settings.sample > 0.0;
                 is_call && (is_kept || self.store.watched.has_any())

@@ -15,7 +15,6 @@ use crate::{
     dialect::{DialectError, ModelStep, ProposedCall, RawUsage, ResponseDocument, ResponseFormat},
     error::ApiError,
     event::EventName,
-    observe::{ReportedTokens, recorder::ExchangeEvent},
     policy::ChunkPosition,
     proxy::{
         reply::unreadable_response, request_context::RequestContext, step_recorder::StepRecorder,
@@ -171,11 +170,6 @@ impl<'a> ResponseBuffer<'a> {
         self.calls.extend(chunk.proposed_calls()?);
         self.text.extend(chunk.plain_texts());
         if let Some(usage) = chunk.usage()? {
-            if self.context.snapshot.audit.is_some()
-                && let Some(counts) = ReportedTokens::parse(usage.as_bytes()).usage()
-            {
-                self.context.record(&ExchangeEvent::UsageReported(counts));
-            }
             self.usage = usage;
         }
         self.has_alternatives |= chunk.has_alternatives();
