@@ -23,7 +23,6 @@ pub struct TracedEvent {
     pub origin: &'static str,
     /// Text that matchers compare, such as a tool's name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
     pub subject: Option<Box<str>>,
     /// Time at which its policies and hooks were selected.
     pub at_us: u32,
