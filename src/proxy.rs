@@ -87,11 +87,9 @@ pub async fn handle(app: &App, authenticated: Authenticated, request: Box<Reques
     let routed = route::resolve(app, authenticated, head, &recorder);
     let handled = match routed {
         Ok((context, call)) => match call.operation {
-            Operation::UseCache => {
-                Box::pin(owned_content::forward_cache(context, call, body)).await
-            }
+            Operation::UseCache => Box::pin(owned_content::forward(context, call, body)).await,
             Operation::Other if call.stored_response().is_some() => {
-                Box::pin(owned_content::forward_response(context, call, body)).await
+                Box::pin(owned_content::forward(context, call, body)).await
             }
             _ if route::is_hooked(&context, &call) => {
                 // Boxed, so that a call without hooks does not carry its size.
