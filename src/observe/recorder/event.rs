@@ -272,13 +272,7 @@ pub struct EventDecision<'a> {
 impl EventDecision<'_> {
     /// Returns the reason of a verdict that denies, stops or asks.
     pub fn reason(&self) -> Option<String> {
-        let reason = match self.verdict {
-            Action::Proceed | Action::Respond => return None,
-            Action::Ask => return self.output.reason.clone(),
-            Action::Stop => self.output.stop(),
-            Action::Deny => self.output.deny(),
-        };
-        reason.map(|reason| reason.as_str().to_owned())
+        self.verdict.reason_in(self.output)
     }
 }
 

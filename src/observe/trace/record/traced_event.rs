@@ -65,7 +65,7 @@ pub enum RunOutcome {
 }
 
 /// The runs of one policy or hook on one event. A response in chunks has many.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
 pub struct RunDetail {
     /// Worst status of its runs: `ok`, `block` or `failed`.
     #[schema(value_type = String)]
