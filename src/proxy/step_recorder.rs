@@ -80,7 +80,7 @@ impl StepRecorder {
 
     /// Returns the bytes of a held-back chunk, before its end is removed.
     pub(super) fn before_release(&self, chunk: &ResponseDocument) -> Option<Bytes> {
-        (self.received.is_some()).then(|| self.shown(chunk.to_bytes()))
+        self.received.is_some().then(|| chunk.to_bytes())
     }
 
     /// Records a filtered chunk. `held_bytes` is what is held back after it.
@@ -102,19 +102,17 @@ impl StepRecorder {
     pub(super) fn record_edit(&self, chunk: &ResponseDocument) -> bool {
         self.received.is_some()
             && chunk.is_edited()
-            && self.record_answer_edit(&chunk.original_bytes(), &chunk.to_bytes())
+            && self.record_answer_edit(chunk.original_bytes(), chunk.to_bytes())
     }
 
     /// Records a difference between a chunk of the model and what the agent receives; either
     /// may be empty. Returns whether they differ.
-    pub(super) fn record_answer_edit(&self, before: &[u8], after: &[u8]) -> bool {
+    pub(super) fn record_answer_edit(&self, before: Bytes, after: Bytes) -> bool {
         if self.received.is_none() {
             return false;
         }
-        let [before, after] =
-            [before, after].map(|bytes| self.shown(Bytes::copy_from_slice(bytes)));
+        let (before, after) = (&self.shown(before), &self.shown(after));
         if before != after {
-            let (before, after) = (&before, &after);
             self.record(&ExchangeEvent::AnswerEdited { before, after });
         }
         before != after

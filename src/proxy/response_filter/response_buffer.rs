@@ -264,7 +264,7 @@ impl<'a> ResponseBuffer<'a> {
         self.text.clear();
         for chunk in std::mem::take(&mut self.held) {
             if let Some(before) = self.steps.before_release(&chunk) {
-                self.steps.record_answer_edit(&before, &[]);
+                self.steps.record_answer_edit(before, Bytes::new());
             }
         }
     }
@@ -292,7 +292,7 @@ impl<'a> ResponseBuffer<'a> {
                 self.sent_texts.extend(chunk.candidates_with_text());
                 open.push(chunk);
             } else if let Some(before) = before {
-                self.steps.record_answer_edit(&before, &[]);
+                self.steps.record_answer_edit(before, Bytes::new());
             }
         }
         Ok(open)
