@@ -176,11 +176,10 @@ async fn run_stages(
         let answer = Box::pin(sent).await?;
         let status = answer.status.as_u16();
         context.record(&ExchangeEvent::UpstreamAnswered { status });
-        // Keep-alives may only be sent between the chunks of a response.
-        let is_filtered = (is_required || output.is_announced())
-            && answer.status.is_success()
-            // An HTML page is an error, for which status and headers can be sent now.
-            && (output.is_announced() || !answer.has_media_type("text/html"));
+        // Keep-alives may only be sent between the chunks of a response. Else an HTML page is an
+        // error, for which status and headers can be sent now.
+        let is_filtered = answer.status.is_success()
+            && (output.is_announced() || is_required && !answer.has_media_type("text/html"));
         let Some(filter) = filter.filter(|_| is_filtered) else {
             let reply = upstream_call::reply_unfiltered(context, request, answer).await?;
             return Ok(Some(reply));
