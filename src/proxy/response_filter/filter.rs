@@ -79,8 +79,8 @@ impl<'a> ResponseFilter<'a> {
         // A summary of the conversation replaces it in later requests, which are matched to the
         // session by the summary.
         let is_summary = turn.role == CallRole::Helper && context.snapshot.derives_any;
-        // The agent has received a filtered part, so the rest must be filtered, too.
-        let is_retry = turn.is_retry();
+        // The agent has received a filtered part, perhaps with another call, so the rest is, too.
+        let is_rest = turn.is_retry() || request.call.retrieves();
         let (call, document) = (&request.call, &request.document);
         let (original, engine) = (request.original.as_ref(), &context.snapshot.engine);
         let scope = turn.scope();
@@ -106,7 +106,7 @@ impl<'a> ResponseFilter<'a> {
             fires_before_tool,
             may_have_hosted_shell: dialect::may_have_hosted_shell(call, original, document)?,
             unrecorded_chunks: 0,
-            is_required: is_hooked || is_summary || is_retry || context.records_responses,
+            is_required: is_hooked || is_summary || is_rest || context.records_responses,
             plan,
             locked_plan,
         }))
