@@ -242,7 +242,7 @@ impl Sink for DecisionLogSink {
             }
             ExchangeEvent::EventDecided(decision) => self.write_event(exchange, decision),
             ExchangeEvent::ChunkDecided(decision) => self.stats.add_decision(decision),
-            ExchangeEvent::ChunkInspected(runs) => {
+            ExchangeEvent::PoliciesRan(runs) => {
                 runs.iter().for_each(|run| self.stats.add_run(run, 1));
             }
             ExchangeEvent::ChunksPassed { chunks, runs } => {

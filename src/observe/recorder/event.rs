@@ -74,8 +74,8 @@ pub enum ExchangeEvent<'a> {
     EventDecided(&'a EventDecision<'a>),
     /// All policies and hooks of an `AfterModel` chunk have run. Streams have thousands.
     ChunkDecided(&'a EventDecision<'a>),
-    /// Policies inspected a chunk and had no output.
-    ChunkInspected(&'a [HookRun]),
+    /// Policies ran on a chunk. None has an output to merge, but some may have edited it.
+    PoliciesRan(&'a [HookRun]),
     /// Policies inspected chunks. Reported for many chunks at once, because streams have
     /// thousands.
     ChunksPassed {
