@@ -87,11 +87,9 @@ pub async fn handle(app: &App, authenticated: Authenticated, request: Box<Reques
     let routed = route::resolve(app, authenticated, head, &recorder);
     let handled = match routed {
         Ok((context, call)) => match call.operation {
-            Operation::UseCache => {
-                Box::pin(owned_content::forward_cache(context, call, body)).await
-            }
+            Operation::UseCache => Box::pin(owned_content::forward(context, call, body)).await,
             Operation::Other if call.stored_response().is_some() => {
-                Box::pin(owned_content::forward_response(context, call, body)).await
+                Box::pin(owned_content::forward(context, call, body)).await
             }
             _ if route::is_hooked(&context, &call) => {
                 // Boxed, so that a call without hooks does not carry its size.
@@ -178,11 +176,10 @@ async fn run_stages(
         let answer = Box::pin(sent).await?;
         let status = answer.status.as_u16();
         context.record(&ExchangeEvent::UpstreamAnswered { status });
-        // Keep-alives may only be sent between the chunks of a response.
-        let is_filtered = (is_required || output.is_announced())
-            && answer.status.is_success()
-            // An HTML page is an error, for which status and headers can be sent now.
-            && (output.is_announced() || !answer.has_media_type("text/html"));
+        // Keep-alives may only be sent between the chunks of a response. Else an HTML page is an
+        // error, for which status and headers can be sent now.
+        let is_filtered = answer.status.is_success()
+            && (output.is_announced() || is_required && !answer.has_media_type("text/html"));
         let Some(filter) = filter.filter(|_| is_filtered) else {
             let reply = upstream_call::reply_unfiltered(context, request, answer).await?;
             return Ok(Some(reply));

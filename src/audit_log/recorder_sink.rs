@@ -242,7 +242,7 @@ impl Sink for DecisionLogSink {
             }
             ExchangeEvent::EventDecided(decision) => self.write_event(exchange, decision),
             ExchangeEvent::ChunkDecided(decision) => self.stats.add_decision(decision),
-            ExchangeEvent::ChunkInspected(runs) => {
+            ExchangeEvent::PoliciesRan(runs) => {
                 runs.iter().for_each(|run| self.stats.add_run(run, 1));
             }
             ExchangeEvent::ChunksPassed { chunks, runs } => {
@@ -293,7 +293,7 @@ impl Sink for DecisionLogSink {
 
     fn needs(&self, what: SinkNeed) -> bool {
         match what {
-            SinkNeed::Bodies => self.rejected.is_some(),
+            SinkNeed::Bodies | SinkNeed::Usage => self.rejected.is_some(),
             SinkNeed::Inputs => self.audit.stores_content(),
             SinkNeed::Upstream | SinkNeed::Plans | SinkNeed::Steps | SinkNeed::Content => false,
         }

@@ -35,6 +35,17 @@ impl Action {
             Self::Stop => "stop",
         }
     }
+
+    /// Returns the reason that an output has for this action, if it denies, stops or asks.
+    pub fn reason_in(self, output: &HookOutput) -> Option<String> {
+        let reason = match self {
+            Self::Proceed | Self::Respond => return None,
+            Self::Ask => return output.reason.clone(),
+            Self::Stop => output.stop(),
+            Self::Deny => output.deny(),
+        };
+        reason.map(|reason| reason.as_str().to_owned())
+    }
 }
 
 /// Verdict on one kind of event.

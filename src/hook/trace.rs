@@ -162,7 +162,7 @@ impl Sink for Arc<Tracer> {
             ExchangeEvent::EventDecided(decision) | ExchangeEvent::ChunkDecided(decision) => {
                 self.state.lock().decide(decision);
             }
-            ExchangeEvent::ChunkInspected(runs) => self.state.lock().inspect(runs),
+            ExchangeEvent::PoliciesRan(runs) => self.state.lock().inspect(runs),
             _ => (),
         }
     }

@@ -25,7 +25,7 @@ pub use self::{
         PlanSummary, PlannedRule,
     },
     exchange_summary::ExchangeSummary,
-    header_summary::HookSummary,
+    header_summary::HeaderValues,
     in_flight::InFlightExchanges,
     log_sink::LogSink,
     metrics_sink::MetricsSink,
@@ -142,7 +142,7 @@ impl Recorder {
     }
 
     /// Takes the summary for the response headers. Later events do not change it.
-    pub fn take_summary(&self) -> HookSummary {
+    pub fn take_summary(&self) -> HeaderValues {
         let mut state = self.state.lock();
         let RecorderState {
             exchange, headers, ..
@@ -237,10 +237,10 @@ mod tests {
         let recorder = recorder(Vec::new());
         let runs = [run("mask it")];
 
-        recorder.record(&ExchangeEvent::ChunkInspected(&runs));
-        recorder.record(&ExchangeEvent::ChunkInspected(&runs));
+        recorder.record(&ExchangeEvent::PoliciesRan(&runs));
+        recorder.record(&ExchangeEvent::PoliciesRan(&runs));
         let taken = recorder.take_summary();
-        recorder.record(&ExchangeEvent::ChunkInspected(&[run("late")]));
+        recorder.record(&ExchangeEvent::PoliciesRan(&[run("late")]));
 
         assert_eq!(taken.hooks, "mask%20it;7");
         assert_eq!(recorder.take_summary().hooks, "");
@@ -251,7 +251,7 @@ mod tests {
         let recorder = recorder(Vec::new());
         let runs: Vec<HookRun> = (0..1000).map(|number| run(&number.to_string())).collect();
 
-        recorder.record(&ExchangeEvent::ChunkInspected(&runs));
+        recorder.record(&ExchangeEvent::PoliciesRan(&runs));
 
         let hooks = recorder.take_summary().hooks;
         assert!(hooks.starts_with("0;"), "{hooks}");

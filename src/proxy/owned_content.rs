@@ -20,40 +20,29 @@ use crate::{
 /// Fields of a cache that may be updated: its lifetime, and nothing that a model reads.
 const UPDATABLE_FIELDS: [&str; 5] = ["ttl", "expireTime", "expire_time", "name", "etag"];
 
-/// Forwards a method on a cache of the caller's.
-pub(super) async fn forward_cache(
+/// Forwards a method on a cache or a stored response, if it is the caller's.
+pub(super) async fn forward(
     context: Box<RequestContext>,
     call: Call,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let name = call.resource();
-    cache_owner::check(&context, &name)?;
-    if context.head.method == Method::PATCH {
-        return update(&context, &call, body).await;
-    }
-    let owners = context.cached_content.clone();
+    let (owners, names) = if let Some(id) = call.stored_response() {
+        earlier_responses::check_owner(&context, &call)?;
+        let kinds = [ContentReference::Response, ContentReference::StoredResponse];
+        let names = kinds.map(|kind| content_name(&kind(id.to_owned())));
+        (Arc::clone(&context.earlier_responses), Vec::from(names))
+    } else {
+        let name = call.resource();
+        cache_owner::check(&context, &name)?;
+        if context.head.method == Method::PATCH {
+            return update(&context, &call, body).await;
+        }
+        (Arc::clone(&context.cached_content), vec![name])
+    };
     let is_delete = context.head.method == Method::DELETE;
     let response = passthrough::forward(context, call, body).await?;
     if is_delete && response.status().is_success() {
-        owners.remove(&name);
-    }
-    Ok(response)
-}
-
-/// Forwards a method on a stored response of the caller's.
-pub(super) async fn forward_response(
-    context: Box<RequestContext>,
-    call: Call,
-    body: Body,
-) -> Result<Response, ApiError> {
-    earlier_responses::check_owner(&context, &call)?;
-    let owners = Arc::clone(&context.earlier_responses);
-    let is_delete = context.head.method == Method::DELETE;
-    let id = call.stored_response().unwrap_or_default().to_owned();
-    let response = passthrough::forward(context, call, body).await?;
-    if is_delete && response.status().is_success() {
-        owners.remove(&content_name(&ContentReference::Response(id.clone())));
-        owners.remove(&content_name(&ContentReference::StoredResponse(id)));
+        names.iter().for_each(|name| owners.remove(name));
     }
     Ok(response)
 }

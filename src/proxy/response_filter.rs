@@ -54,7 +54,7 @@ pub(super) async fn run<'a>(
         return Ok(Break(Some(refuse(turn, buffer, output, refusal)?)));
     }
     let decision = Box::pin(answer_decision::decide(turn, &buffer, asked)).await?;
-    turn.steps.end_round(&buffer.usage, decision.asks_again());
+    turn.steps.end_round(decision.asks_again());
     if decision.drops_answer(turn.expectation.format) && buffer.sent_texts.is_empty() {
         buffer.discard();
     }
@@ -91,7 +91,7 @@ fn refuse(
     if refusal.stops_session {
         turn.stop_session(refusal.reason.as_str());
     }
-    turn.steps.end_round(&buffer.usage, None);
+    turn.steps.end_round(None);
     let reply = HookReply::Denied(refusal.reason);
     // If nothing is sent, an error takes the place of the response.
     if let Some(chunk) = refusal.passed

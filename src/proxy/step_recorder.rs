@@ -1,11 +1,11 @@
 //! Records the steps of a call for the live trace: what was edited, chunks, rounds and tokens.
-//! Nothing is compared or copied unless a sink needs it.
+//! Nothing is compared, copied or counted unless a sink needs it.
 
 use bytes::Bytes;
 
 use super::{model_request::ModelRequest, request_context::RequestContext};
 use crate::{
-    dialect::{self, Dialect, Document, PromptPrefix, RawUsage, ResponseDocument},
+    dialect::{self, Dialect, Document, PromptPrefix, ResponseDocument},
     observe::{
         ReportedTokens,
         recorder::{BodyPart, ChunkFacts, ExchangeEvent, Recorder, SinkNeed},
@@ -20,6 +20,7 @@ pub(super) struct StepRecorder {
     /// The agent's request; `None` if no sink needs the steps.
     received: Option<Document>,
     wants_content: bool,
+    wants_usage: bool,
     dialect: &'static dyn Dialect,
 }
 
@@ -31,6 +32,7 @@ impl StepRecorder {
         let steps = Self {
             received: wants_steps.then(|| request.document.clone()),
             wants_content: wants_steps && recorder.needs(SinkNeed::Content),
+            wants_usage: recorder.needs(SinkNeed::Usage),
             dialect: context.dialect,
             recorder,
         };
@@ -67,11 +69,18 @@ impl StepRecorder {
     /// Records a chunk of the model, before it is filtered.
     pub(super) fn record_received(&self, chunk: &ResponseDocument) {
         self.record_body(BodyPart::ModelAnswer, || chunk.original_bytes());
+        // A usage that cannot be read fails the call when the chunk is filtered.
+        if self.wants_usage
+            && let Ok(Some(usage)) = chunk.usage()
+            && let Some(counts) = ReportedTokens::parse(usage.as_bytes()).usage()
+        {
+            self.record(&ExchangeEvent::UsageReported(counts));
+        }
     }
 
     /// Returns the bytes of a held-back chunk, before its end is removed.
     pub(super) fn before_release(&self, chunk: &ResponseDocument) -> Option<Bytes> {
-        (self.received.is_some()).then(|| self.shown(chunk.to_bytes()))
+        self.received.is_some().then(|| chunk.to_bytes())
     }
 
     /// Records a filtered chunk. `held_bytes` is what is held back after it.
@@ -93,19 +102,17 @@ impl StepRecorder {
     pub(super) fn record_edit(&self, chunk: &ResponseDocument) -> bool {
         self.received.is_some()
             && chunk.is_edited()
-            && self.record_answer_edit(&chunk.original_bytes(), &chunk.to_bytes())
+            && self.record_answer_edit(chunk.original_bytes(), chunk.to_bytes())
     }
 
     /// Records a difference between a chunk of the model and what the agent receives; either
     /// may be empty. Returns whether they differ.
-    pub(super) fn record_answer_edit(&self, before: &[u8], after: &[u8]) -> bool {
+    pub(super) fn record_answer_edit(&self, before: Bytes, after: Bytes) -> bool {
         if self.received.is_none() {
             return false;
         }
-        let [before, after] =
-            [before, after].map(|bytes| self.shown(Bytes::copy_from_slice(bytes)));
+        let (before, after) = (&self.shown(before), &self.shown(after));
         if before != after {
-            let (before, after) = (&before, &after);
             self.record(&ExchangeEvent::AnswerEdited { before, after });
         }
         before != after
@@ -117,14 +124,10 @@ impl StepRecorder {
     }
 
     /// Records the end of a response of the model.
-    pub(super) fn end_round(&self, usage: &RawUsage, asked_again: Option<&'static str>) {
-        if self.received.is_none() {
-            return;
+    pub(super) fn end_round(&self, asked_again: Option<&'static str>) {
+        if self.received.is_some() {
+            self.record(&ExchangeEvent::RoundEnded { asked_again });
         }
-        if let Some(counts) = ReportedTokens::parse(usage.as_bytes()).usage() {
-            self.record(&ExchangeEvent::UsageReported(counts));
-        }
-        self.record(&ExchangeEvent::RoundEnded { asked_again });
     }
 
     fn record(&self, event: &ExchangeEvent<'_>) {

@@ -36,6 +36,8 @@ pub(super) struct TurnState<'a> {
     pub(super) sent_texts: BTreeSet<u64>,
     /// Number of times the model was asked again because its tool calls were denied.
     pub(super) denied_rounds: u32,
+    /// Limit of `denied_rounds`; 0 for a stored response, for which no model can be asked again.
+    pub(super) max_denied_rounds: u32,
     /// Number of times `AfterAgent` asked for another answer.
     pub(super) answer_retries: u32,
     /// Hosted calls of earlier answers whose result the next answer may have.
@@ -65,11 +67,11 @@ impl<'a> TurnState<'a> {
             prompt: String::new(),
             prompt_item: 0,
             sent_texts: BTreeSet::new(),
-            // No model can be asked again for a stored response.
-            denied_rounds: if request.call.retrieves() {
-                u32::MAX
-            } else {
+            denied_rounds: 0,
+            max_denied_rounds: if request.call.retrieves() {
                 0
+            } else {
+                context.snapshot.config.events.max_denied_rounds
             },
             answer_retries: 0,
             hosted_calls: HostedCalls::default(),
@@ -78,7 +80,7 @@ impl<'a> TurnState<'a> {
         }
     }
 
-    /// Returns whether the model is asked again. True for stored responses, too.
+    /// Returns whether the model is asked again.
     pub(super) const fn is_retry(&self) -> bool {
         self.denied_rounds > 0 || self.answer_retries > 0
     }

@@ -44,7 +44,7 @@ pub(super) async fn send_hooked(
     request.reserve_tokens(&context.identity, body.len())?;
     let call = &request.call;
     let mut outgoing = outgoing(context, call, body.clone().into(), ResponseUse::Parsed)?;
-    if turn.is_retry() && !call.retrieves() {
+    if turn.is_retry() {
         // It belongs to the agent's request, and this is another one.
         outgoing.headers.remove("idempotency-key");
     }

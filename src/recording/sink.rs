@@ -249,8 +249,8 @@ impl Sink for RecordingSink {
             ExchangeEvent::ChunkDecided(decision) if decision.runs.iter().any(has_effect) => {
                 self.add_event(exchange, decision);
             }
-            // Runs of policies on a chunk that decided nothing.
-            ExchangeEvent::ChunkInspected(runs) if runs.iter().any(has_effect) => {
+            // Without an output, policies may have edited the chunk or removed calls.
+            ExchangeEvent::PoliciesRan(runs) if runs.iter().any(has_effect) => {
                 let decision = EventDecision {
                     event: EventName::AfterModel,
                     origin: EventOrigin::ModelCall,

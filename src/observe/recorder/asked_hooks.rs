@@ -8,7 +8,8 @@ use crate::{
     event::{EventName, RuleId},
 };
 
-/// Hooks that ran. Policies are not listed: they answer at once.
+/// Hooks of the events of a request, and since when it waits for each. Policies are not listed:
+/// they answer at once.
 ///
 /// Nothing is allocated for a request without hooks.
 #[derive(Debug, Default)]

@@ -74,8 +74,8 @@ pub enum ExchangeEvent<'a> {
     EventDecided(&'a EventDecision<'a>),
     /// All policies and hooks of an `AfterModel` chunk have run. Streams have thousands.
     ChunkDecided(&'a EventDecision<'a>),
-    /// Policies inspected a chunk and had no output.
-    ChunkInspected(&'a [HookRun]),
+    /// Policies ran on a chunk. None has an output to merge, but some may have edited it.
+    PoliciesRan(&'a [HookRun]),
     /// Policies inspected chunks. Reported for many chunks at once, because streams have
     /// thousands.
     ChunksPassed {
@@ -272,13 +272,7 @@ pub struct EventDecision<'a> {
 impl EventDecision<'_> {
     /// Returns the reason of a verdict that denies, stops or asks.
     pub fn reason(&self) -> Option<String> {
-        let reason = match self.verdict {
-            Action::Proceed | Action::Respond => return None,
-            Action::Ask => return self.output.reason.clone(),
-            Action::Stop => self.output.stop(),
-            Action::Deny => self.output.deny(),
-        };
-        reason.map(|reason| reason.as_str().to_owned())
+        self.verdict.reason_in(self.output)
     }
 }
 

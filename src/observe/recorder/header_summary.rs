@@ -20,7 +20,7 @@ const MAX_HEADER_BYTES: usize = 4096;
 
 /// Values of the response headers; empty ones are omitted.
 #[derive(Debug)]
-pub struct HookSummary {
+pub struct HeaderValues {
     /// Action of policies and hooks.
     pub action: &'static str,
     /// Id of the session.
@@ -31,7 +31,7 @@ pub struct HookSummary {
     pub system_message: String,
 }
 
-/// Collects the summary until the headers are sent.
+/// Runs and messages of hooks, collected until the headers are sent.
 #[derive(Debug, Default)]
 pub(super) struct HeaderSummary {
     hooks: String,
@@ -57,7 +57,7 @@ impl HeaderSummary {
                     self.messages.extend(decision.output.system_message.clone());
                 }
             }
-            ExchangeEvent::ChunkInspected(runs) => {
+            ExchangeEvent::PoliciesRan(runs) => {
                 for run in *runs {
                     if self.inspected.insert(run.name.clone()) || run.edited {
                         self.push(run);
@@ -69,9 +69,9 @@ impl HeaderSummary {
     }
 
     /// Takes what was collected. Events after that are ignored.
-    pub(super) fn take(&mut self, exchange: &ExchangeSummary) -> HookSummary {
+    pub(super) fn take(&mut self, exchange: &ExchangeSummary) -> HeaderValues {
         self.is_taken = true;
-        HookSummary {
+        HeaderValues {
             action: exchange.action.as_str(),
             session_id: exchange.session_id.clone(),
             hooks: std::mem::take(&mut self.hooks),

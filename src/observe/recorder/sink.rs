@@ -30,6 +30,8 @@ pub enum SinkNeed {
     Steps,
     /// Bodies that policies and hooks inspect, as [`ExchangeEvent::BodyInspected`].
     Content,
+    /// Token counts of responses that are parsed, as [`ExchangeEvent::UsageReported`].
+    Usage,
 }
 
 /// Receives the events of one request, in order. Called with a lock held, so it must not block.

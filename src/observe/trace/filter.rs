@@ -73,7 +73,7 @@ pub struct TraceFilter {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FilterKey {
+pub(super) enum FilterKey {
     Caller,
     Session,
     Dialect,
@@ -171,8 +171,13 @@ impl TraceFilter {
 
     /// Returns the conditions as keys and values.
     pub fn conditions(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.keyed().map(|(key, value)| (key.as_str(), value))
+    }
+
+    /// Returns the conditions, with keys that can be matched.
+    pub(super) fn keyed(&self) -> impl Iterator<Item = (FilterKey, &str)> {
         let conditions = self.conditions.iter();
-        conditions.map(|(key, value)| (key.as_str(), value.as_str()))
+        conditions.map(|(key, value)| (*key, value.as_str()))
     }
 
     /// Returns the conditions as a query string, with durations as times.
@@ -198,8 +203,8 @@ impl TraceFilter {
 
     /// Returns whether a record meets all conditions.
     pub fn matches(&self, record: &CallRecord) -> bool {
-        let mut conditions = self.conditions.iter();
-        conditions.all(|(key, value)| self.holds(*key, value, record))
+        self.keyed()
+            .all(|(key, value)| self.holds(key, value, record))
     }
 
     /// Returns whether no record that ended at this time or before can match.

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use crate::{
     observe::{
         recorder::{ExchangeSummary, InFlightExchanges, PendingEvent},
-        trace::filter::TraceFilter,
+        trace::filter::{FilterKey, TraceFilter},
     },
     timestamp::{now_ms, rfc3339_ms},
 };
@@ -131,17 +131,22 @@ impl From<PendingEvent<'_>> for InFlightHooks {
 }
 
 fn matches(filter: &TraceFilter, exchange: &ExchangeSummary, started_ms: u64) -> bool {
-    filter.conditions().all(|(key, value)| match key {
-        "caller" => {
+    filter.keyed().all(|(key, value)| match key {
+        FilterKey::Caller => {
             let caller = &exchange.caller;
             TraceFilter::names_caller(value, &caller.name, &caller.key)
         }
-        "dialect" => exchange.api == value,
-        "session" => exchange.session_id == value,
-        "request" => *exchange.request_id == *value,
-        "model" => exchange.model == value || exchange.requested_model == value,
-        "verdict" => exchange.action.as_str() == value,
-        "since" => !filter.excludes_before(started_ms),
-        _ => false,
+        FilterKey::Dialect => exchange.api == value,
+        FilterKey::Session => exchange.session_id == value,
+        FilterKey::Request => *exchange.request_id == *value,
+        FilterKey::Model => exchange.model == value || exchange.requested_model == value,
+        FilterKey::Verdict => exchange.action.as_str() == value,
+        FilterKey::Since => !filter.excludes_before(started_ms),
+        FilterKey::Rule
+        | FilterKey::Tool
+        | FilterKey::Would
+        | FilterKey::Edited
+        | FilterKey::Error
+        | FilterKey::Ended => false,
     })
 }

@@ -43,7 +43,6 @@ pub struct CallRecord {
     /// Position in the trace, which grows by one for each record.
     pub seq: u64,
     /// Request id, as in `x-hookgate-request-id`.
-    #[schema(value_type = String)]
     pub id: Arc<str>,
     /// Kind of the record: `call` or `event`.
     pub kind: RecordKind,
@@ -54,26 +53,20 @@ pub struct CallRecord {
     /// Time to the end of the response, in microseconds.
     pub duration_us: u64,
     /// Name of the caller; empty without authentication.
-    #[schema(value_type = String)]
     pub caller: Arc<str>,
     /// First digits of the caller's key; empty without a credential.
-    #[schema(value_type = String)]
     pub caller_key: Arc<str>,
     /// `User-Agent` of the request.
-    #[schema(value_type = String)]
     pub agent: Arc<str>,
     /// Session of the request; empty if unknown.
-    #[schema(value_type = String)]
     pub session: Arc<str>,
     /// Name of the model API; empty for events and unknown paths.
     pub dialect: &'static str,
     /// Name of the method, such as `generateContent`, or of the event.
     pub method: &'static str,
     /// Model that the agent requested.
-    #[schema(value_type = String)]
     pub requested_model: Arc<str>,
     /// Model that was called last.
-    #[schema(value_type = String)]
     pub model: Arc<str>,
     /// Address of upstream that was called last: `primary` or `fallback`; empty if none was.
     pub upstream: &'static str,
@@ -119,12 +112,10 @@ pub struct CallDetail {
     pub chunks: ChunkStrip,
     /// Tools whose calls were removed from an answer, each once and at most 16 of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<String>)]
     pub denied_tools: Vec<Box<str>>,
     /// Tools whose calls a rule in mode `observe` would have removed, each once and at most 16 of
     /// them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<String>)]
     pub would_deny_tools: Vec<Box<str>>,
     /// Shares of the duration.
     pub times: TimeSplit,

@@ -244,9 +244,8 @@ impl TraceSink {
             }
             ExchangeEvent::PromptSent { received, sent } => {
                 let session = (&*exchange.caller.key, &*exchange.session_id);
-                let store = Arc::clone(&self.store);
                 if let Some(call) = &mut self.call {
-                    call.detail.prompt_cache = store.prompts.record(session, *received, *sent);
+                    call.detail.prompt_cache = self.store.prompts.record(session, *received, *sent);
                 }
             }
             _ => (),
@@ -271,12 +270,9 @@ impl TraceSink {
     }
 
     fn capture(&mut self, part: BodyPart, body: &bytes::Bytes) {
-        if self.content.is_none() {
-            self.content = Some(Box::new(ContentCapture::new(&self.store, self.settings)));
-        }
-        if let Some(content) = &mut self.content {
-            content.add(&self.store, part, body);
-        }
+        let start = || Box::new(ContentCapture::new(&self.store, self.settings));
+        let content = self.content.get_or_insert_with(start);
+        content.add(&self.store, part, body);
     }
 }
 
@@ -333,7 +329,7 @@ impl Sink for TraceSink {
         let is_call = self.kind == RecordKind::Call;
         match what {
             SinkNeed::Plans => true,
-            SinkNeed::Steps => is_call,
+            SinkNeed::Steps | SinkNeed::Usage => is_call,
             SinkNeed::Content => {
                 let is_kept = self.settings.denied_or_edited || self.settings.sample > 0.0;
                 is_call && (is_kept || self.store.watched.has_any())

@@ -92,8 +92,8 @@ fn decide_denied(
     }
     let repeats = count_denials(turn, &buffer.calls);
     hide(turn, &hidden_contents(&buffer.calls)?);
-    let limits = &context.snapshot.config.events;
-    if repeats >= limits.max_same_denials || turn.denied_rounds >= limits.max_denied_rounds {
+    let max_same_denials = context.snapshot.config.events.max_same_denials;
+    if repeats >= max_same_denials || turn.denied_rounds >= turn.max_denied_rounds {
         context.record_action(ExchangeAction::Deny);
         return Ok(AnswerDecision::End(reason));
     }

@@ -79,8 +79,8 @@ impl<'a> ResponseFilter<'a> {
         // A summary of the conversation replaces it in later requests, which are matched to the
         // session by the summary.
         let is_summary = turn.role == CallRole::Helper && context.snapshot.derives_any;
-        // The agent has received a filtered part, so the rest must be filtered, too.
-        let is_retry = turn.is_retry();
+        // The agent has received a filtered part, perhaps with another call, so the rest is, too.
+        let is_rest = turn.is_retry() || request.call.retrieves();
         let (call, document) = (&request.call, &request.document);
         let (original, engine) = (request.original.as_ref(), &context.snapshot.engine);
         let scope = turn.scope();
@@ -106,7 +106,7 @@ impl<'a> ResponseFilter<'a> {
             fires_before_tool,
             may_have_hosted_shell: dialect::may_have_hosted_shell(call, original, document)?,
             unrecorded_chunks: 0,
-            is_required: is_hooked || is_summary || is_retry || context.records_responses,
+            is_required: is_hooked || is_summary || is_rest || context.records_responses,
             plan,
             locked_plan,
         }))
@@ -171,7 +171,7 @@ impl<'a> ResponseFilter<'a> {
         self.record_observed(&held.observed);
         for (chunk, runs) in held.chunks {
             let runs = self.record_policies(runs);
-            filtered.push(self.conclude(chunk, runs)?);
+            filtered.push(self.apply_runs(chunk, runs)?);
         }
         Ok(filtered)
     }
@@ -190,11 +190,11 @@ impl<'a> ResponseFilter<'a> {
             self.context.record(&ExchangeEvent::ChunkToHooks);
             // Boxed, because most chunks run no hooks and futures are moved as a whole.
             runs.extend(Box::pin(self.call_hooks(&self.plan, &chunk)).await?);
-            let verdict = self.verdict(&self.plan, runs);
+            let verdict = self.record_verdict(&self.plan, runs);
             let mut applied = self.apply(&mut chunk, verdict)?;
             if let Some(locked) = &self.locked_plan {
                 let runs = Box::pin(self.call_hooks(locked, &chunk)).await?;
-                let verdict = self.verdict(locked, runs);
+                let verdict = self.record_verdict(locked, runs);
                 applied = stricter(applied, self.apply(&mut chunk, verdict)?);
             }
             if let Break(refusal) = applied {
@@ -205,7 +205,7 @@ impl<'a> ResponseFilter<'a> {
         self.edited_candidates.remove_copies(&mut chunk)?;
         let inspected = self.second_policies.inspect(&mut chunk, position)?;
         runs.extend(self.record_policies(inspected));
-        match self.conclude(chunk, runs)? {
+        match self.apply_runs(chunk, runs)? {
             Continue(chunk) => self.fire_before_tool(chunk).await,
             refused @ Break(_) => Ok(refused),
         }
@@ -225,17 +225,21 @@ impl<'a> ResponseFilter<'a> {
         Ok(run_hooks(plan, self.scope(), &mut event, document.as_deref()).await)
     }
 
-    fn conclude(
+    fn apply_runs(
         &mut self,
         mut chunk: ResponseDocument,
         runs: Vec<HookRun>,
     ) -> Result<Filtered, DialectError> {
-        let verdict = self.verdict(&self.plan, runs);
+        let verdict = self.record_verdict(&self.plan, runs);
         Ok(self.apply(&mut chunk, verdict)?.map_continue(|()| chunk))
     }
 
     /// Records what policies and the hooks of a plan decided about a chunk, if any did.
-    fn verdict(&self, plan: &Plan, runs: Vec<HookRun>) -> FlowVerdict<Option<ResponseMutation>> {
+    fn record_verdict(
+        &self,
+        plan: &Plan,
+        runs: Vec<HookRun>,
+    ) -> FlowVerdict<Option<ResponseMutation>> {
         if runs.is_empty() {
             return FlowVerdict::Proceed(None);
         }
@@ -353,7 +357,7 @@ impl<'a> ResponseFilter<'a> {
         let mut policies = engine.second_pass_policies(&self.plan, self.scope(), &self.model);
         let runs = policies.inspect(&mut chunk, ChunkPosition::Last)?;
         let runs = self.record_policies(runs);
-        self.conclude(chunk, runs)
+        self.apply_runs(chunk, runs)
     }
 
     /// Withholds calls of functions that were not selected.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{body::Body, response::Response};
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode, header};
 
 use super::channel::ChunkChannel;
@@ -197,7 +197,8 @@ impl Output {
             }
             Some(Reply::Hooks(reply)) => {
                 let chunk = self.last_chunk(turn, &reply)?;
-                turn.steps.record_answer_edit(&[], &chunk.to_bytes());
+                turn.steps
+                    .record_answer_edit(Bytes::new(), chunk.to_bytes());
                 self.write(turn, vec![chunk])?;
             }
         }

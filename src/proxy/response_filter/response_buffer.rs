@@ -15,7 +15,6 @@ use crate::{
     dialect::{DialectError, ModelStep, ProposedCall, RawUsage, ResponseDocument, ResponseFormat},
     error::ApiError,
     event::EventName,
-    observe::{ReportedTokens, recorder::ExchangeEvent},
     policy::ChunkPosition,
     proxy::{
         reply::unreadable_response, request_context::RequestContext, step_recorder::StepRecorder,
@@ -171,11 +170,6 @@ impl<'a> ResponseBuffer<'a> {
         self.calls.extend(chunk.proposed_calls()?);
         self.text.extend(chunk.plain_texts());
         if let Some(usage) = chunk.usage()? {
-            if self.context.snapshot.audit.is_some()
-                && let Some(counts) = ReportedTokens::parse(usage.as_bytes()).usage()
-            {
-                self.context.record(&ExchangeEvent::UsageReported(counts));
-            }
             self.usage = usage;
         }
         self.has_alternatives |= chunk.has_alternatives();
@@ -270,7 +264,7 @@ impl<'a> ResponseBuffer<'a> {
         self.text.clear();
         for chunk in std::mem::take(&mut self.held) {
             if let Some(before) = self.steps.before_release(&chunk) {
-                self.steps.record_answer_edit(&before, &[]);
+                self.steps.record_answer_edit(before, Bytes::new());
             }
         }
     }
@@ -298,7 +292,7 @@ impl<'a> ResponseBuffer<'a> {
                 self.sent_texts.extend(chunk.candidates_with_text());
                 open.push(chunk);
             } else if let Some(before) = before {
-                self.steps.record_answer_edit(&before, &[]);
+                self.steps.record_answer_edit(before, Bytes::new());
             }
         }
         Ok(open)

@@ -27,46 +27,31 @@ const TEXTS: [&str; 3] = ["text", "content", "parts"];
 /// whose body breaks off or is late is assigned by its caller, and fails when it is read again.
 pub(in crate::proxy) async fn assign(
     unit: RolloutUnit,
-    authenticated: Authenticated,
+    mut authenticated: Authenticated,
     request: Box<Request>,
 ) -> (Authenticated, Box<Request>) {
-    let Authenticated {
-        identity,
-        snapshot,
-        named_api,
-    } = authenticated;
     let (mut head, mut body) = request.into_parts();
+    let snapshot = &authenticated.snapshot;
+    let config = &snapshot.config;
     // A malformed name is refused later.
     let named = session_name::split(head.uri.path(), &head.headers);
     let named = named.ok().and_then(|(_, name)| name);
     let session = match (unit, named) {
-        (RolloutUnit::Caller, _) => String::new(),
         (RolloutUnit::Session, Some(name)) => name.id,
-        (RolloutUnit::Session, None) => {
-            let config = &snapshot.config;
-            if has_readable_conversation(&head, config.limits.body) {
-                let (limits, timeout) = (&config.limits, config.timeouts.body);
-                let (read, same) = request_body::preload(body, &mut head, limits, timeout).await;
-                body = same;
-                let read = read.as_ref();
-                read.map(|read| {
-                    let api = snapshot.configured_api(named_api);
-                    name_in_body(&head, api, read).unwrap_or_else(|| first_prompt(read))
-                })
-                .unwrap_or_default()
-            } else {
-                String::new()
-            }
+        (RolloutUnit::Session, None) if has_readable_conversation(&head, config.limits.body) => {
+            let (limits, timeout) = (&config.limits, config.timeouts.body);
+            let (read, same) = request_body::preload(body, &mut head, limits, timeout).await;
+            body = same;
+            let api = snapshot.configured_api(authenticated.named_api);
+            let name =
+                |read: &Bytes| name_in_body(&head, api, read).unwrap_or_else(|| first_prompt(read));
+            read.as_ref().map(name).unwrap_or_default()
         }
+        (RolloutUnit::Session, None) | (RolloutUnit::Caller, _) => String::new(),
     };
-    let snapshot = snapshot.for_session(&identity.caller().key, &session);
-    let request = Box::new(Request::from_parts(head, body));
-    let authenticated = Authenticated {
-        identity,
-        snapshot,
-        named_api,
-    };
-    (authenticated, request)
+    let caller = authenticated.identity.caller();
+    authenticated.snapshot = authenticated.snapshot.for_session(&caller.key, &session);
+    (authenticated, Box::new(Request::from_parts(head, body)))
 }
 
 /// Returns whether the body is JSON that can be read here and again later.

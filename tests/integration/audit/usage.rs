@@ -1,11 +1,16 @@
-//! Token counts of calls that no hook and no policy reads, on each API.
+//! Token counts of calls, on each API.
 
 use serde_json::{Value, json};
 
-use super::{AUDIT, lines::stop_and_read_log, only};
+use super::{
+    AUDIT,
+    lines::{MODEL, stop_and_read_log},
+    only,
+};
 use crate::{
     callers::auth,
-    harness::{ReceivedRequest, TestGateway, Upstream, respond},
+    harness::{ReceivedRequest, TestGateway, Upstream, hook, prompt, respond},
+    trace::calls,
 };
 
 const PATHS: [&str; 4] = [
@@ -125,6 +130,39 @@ async fn an_unread_answer_of_each_api_is_logged_and_traced_with_its_tokens() {
         let expected = json!({ "prompt": 11, "candidates": 7, "total": 18 });
         assert_eq!(only(&lines, "outcome")["usage"], expected, "{target}");
         assert_eq!(calls.json()["calls"][0]["tokens"], 18, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_answer_is_logged_and_traced_with_its_tokens() {
+    let parts = json!([{ "functionCall": { "name": "rm", "args": {} } }]);
+    let upstream = Upstream::answering(&json!({
+        "candidates": [{ "content": { "role": "model", "parts": parts }, "finishReason": "STOP" }],
+        "usageMetadata": {
+            "promptTokenCount": 11, "candidatesTokenCount": 22, "totalTokenCount": 33,
+        },
+    }))
+    .await;
+    let stop = json!({ "continue": false, "stopReason": "enough" });
+    let after = hook::config(&[("AfterModel", hook::denying("guard", "no"))]);
+    let before = hook::config(&[("BeforeTool", hook::printing("stop", &stop))]);
+    for (audit, hooks) in [
+        ("", &after),
+        ("", &before),
+        (AUDIT, &after),
+        (AUDIT, &before),
+    ] {
+        let gate = TestGateway::start(&upstream, &format!("{audit}{hooks}")).await;
+
+        gate.agent().generate(MODEL, &prompt("hello")).await;
+
+        let traced = calls(&gate, "", 1).await;
+        assert_eq!(traced["calls"][0]["tokens"], 33, "{hooks}: {traced:#}");
+        if audit == AUDIT {
+            let lines = stop_and_read_log(gate).await;
+            let expected = json!({ "prompt": 11, "candidates": 22, "total": 33 });
+            assert_eq!(only(&lines, "outcome")["usage"], expected, "{hooks}");
+        }
     }
 }
 

@@ -104,7 +104,6 @@ pub struct DocumentDiff {
 pub struct ValueChange {
     /// JSON pointer into the document. Keys that the model API does not define are `*`. A
     /// response in chunks begins with the number of the chunk.
-    #[schema(value_type = String)]
     pub pointer: Box<str>,
     /// Kind of the change.
     pub kind: ChangeKind,

@@ -27,8 +27,6 @@ const NAMES: [&str; 14] = [
 pub struct OutputFields(u16);
 
 impl OutputFields {
-    pub(crate) const NONE: Self = Self(0);
-
     pub(crate) fn of(output: &HookOutput) -> Self {
         let own = [
             output.decision.is_some(),

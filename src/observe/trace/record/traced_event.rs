@@ -23,7 +23,6 @@ pub struct TracedEvent {
     pub origin: &'static str,
     /// Text that matchers compare, such as a tool's name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
     pub subject: Option<Box<str>>,
     /// Time at which its policies and hooks were selected.
     pub at_us: u32,
@@ -66,7 +65,7 @@ pub enum RunOutcome {
 }
 
 /// The runs of one policy or hook on one event. A response in chunks has many.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
 pub struct RunDetail {
     /// Worst status of its runs: `ok`, `block` or `failed`.
     #[schema(value_type = String)]

@@ -83,7 +83,7 @@ impl TraceSink {
             outcome: if *is_skipped {
                 RunOutcome::NotAsked(SkipReason::DryRun)
             } else {
-                RunOutcome::Asked(RunDetail::none())
+                RunOutcome::Asked(RunDetail::default())
             },
         });
         self.count_skipped(plan.skipped);
@@ -118,12 +118,7 @@ impl TraceSink {
     /// Reads equal runs of a rule.
     pub(super) fn read_run(&self, event: EventName, run: &HookRun, times: u64) -> RunDetail {
         let output = &run.result.output;
-        let reason = match run.action {
-            Action::Stop => output.stop(),
-            Action::Deny => output.deny(),
-            Action::Proceed | Action::Respond | Action::Ask => None,
-        };
-        let reason = reason.map(|reason| reason.as_str().to_owned());
+        let reason = run.action.reason_in(output);
         let reason = reason.or_else(|| output.reason.clone());
         let diagnostics = run.result.diagnostics.iter();
         RunDetail {
@@ -253,24 +248,6 @@ impl TraceSink {
             if let Some(rule) = self.rule(*rule) {
                 rule.record_skip();
             }
-        }
-    }
-}
-
-impl RunDetail {
-    /// Runs that have not happened yet.
-    const fn none() -> Self {
-        Self {
-            status: HookStatus::Ok,
-            duration_us: 0,
-            runs: 0,
-            action: Action::Proceed,
-            would: None,
-            reason: None,
-            fields: OutputFields::NONE,
-            edited: false,
-            refused_calls: 0,
-            diagnostics: Vec::new(),
         }
     }
 }

@@ -25,7 +25,7 @@ impl TraceSink {
     pub(super) fn record_runs(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         match event {
             ExchangeEvent::ChunkDecided(decision) => self.chunk_decided(exchange, decision),
-            ExchangeEvent::ChunkInspected(runs) => {
+            ExchangeEvent::PoliciesRan(runs) => {
                 for run in *runs {
                     self.add_chunk_runs(run, 1);
                 }

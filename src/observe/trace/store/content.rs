@@ -44,7 +44,6 @@ pub enum ContentReason {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct StoredContent {
     /// Request id of the call.
-    #[schema(value_type = String)]
     pub id: Arc<str>,
     /// Session of the call; empty if unknown.
     pub session: String,

@@ -58,7 +58,6 @@ pub(crate) struct Denial<'a> {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct DenialGroup {
     /// Name of the policy or hook.
-    #[schema(value_type = String)]
     pub rule: Arc<str>,
     /// File and line of the config.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,14 +72,12 @@ pub struct DenialGroup {
     pub reason: Option<ReasonText>,
     /// Tool that was denied, if it is a tool.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
     pub tool: Option<Box<str>>,
     /// Number of denials in the group.
     pub count: u64,
     /// Number of denials in the last 24 hours, counted by the hour.
     pub last_day: u64,
     /// Number of denials by caller.
-    #[schema(value_type = std::collections::BTreeMap<String, u64>)]
     pub callers: BTreeMap<Box<str>, u64>,
     /// Number of denials of callers that are not listed.
     pub other_callers: u64,

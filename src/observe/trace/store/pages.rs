@@ -11,7 +11,6 @@ use crate::observe::trace::{record::CallRecord, store::denials::DenialGroup};
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CallPage {
     /// Records that match, newest first.
-    #[schema(value_type = Vec<CallRecord>)]
     pub calls: Vec<Arc<CallRecord>>,
     /// Cursor of the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,15 +40,12 @@ pub struct ScanRange {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CallView {
     /// The record of the call itself.
-    #[schema(value_type = CallRecord)]
     pub call: Arc<CallRecord>,
     /// Request id of the next newer record that matches.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
     pub newer: Option<Arc<str>>,
     /// Request id of the next older record that matches.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
     pub older: Option<Arc<str>>,
     /// True if content of the call is kept.
     pub has_content: bool,

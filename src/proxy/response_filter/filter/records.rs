@@ -27,14 +27,14 @@ impl ResponseFilter<'_> {
         }
         let (with_output, silent): (Vec<_>, Vec<_>) =
             runs.into_iter().partition(HookRun::has_output);
-        self.context.record(&ExchangeEvent::ChunkInspected(&silent));
+        self.context.record(&ExchangeEvent::PoliciesRan(&silent));
         with_output
     }
 
     /// Records runs whose outputs have no effect.
     pub(super) fn record_observed(&self, runs: &[HookRun]) {
         self.record_runs(runs);
-        self.context.record(&ExchangeEvent::ChunkInspected(runs));
+        self.context.record(&ExchangeEvent::PoliciesRan(runs));
     }
 
     fn record_runs(&self, runs: &[HookRun]) {
