@@ -195,6 +195,23 @@ fn a_mask_that_leaves_the_secret_or_denies_is_not_proven() {
 }
 
 #[test]
+fn a_mask_that_leaves_the_secret_in_a_number_or_a_key_is_not_proven() {
+    let policy = |detect: &str, case: &str| {
+        format!(
+            "policies: [{{ policy: redact, detect: [{detect}], must_mask: [{{ {case}, secret: '4111111111111111' }}] }}]\n"
+        )
+    };
+    for case in [
+        "tool_result: { name: x, result: { mail: ann@example.com, card: 4111111111111111 } }",
+        "tool_result: { name: x, result: { mail: ann@example.com, '4111111111111111': 1 } }",
+        "tool_call: { name: x, args: { mail: ann@example.com, card: 4111111111111111 } }",
+    ] {
+        assert_problem(&policy("email", case), "but left the secret in it");
+        assert_proven(&policy("email, card", case), &[]);
+    }
+}
+
+#[test]
 fn an_answer_that_does_not_end_the_turn_fires_no_after_agent() {
     let hook = |case: &str| {
         format!(
