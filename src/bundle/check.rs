@@ -76,7 +76,7 @@ pub fn load_layers(layers: Vec<PolicyLayer>) -> Result<Config, ConfigError> {
 /// Returns the problems of those that cannot be built, and the cases that fail.
 pub async fn check_guards(config: Config) -> Result<(), BundleCheckError> {
     let resources = AppResources::default();
-    let snapshot = Snapshot::build(config, &resources, None)?;
+    let snapshot = Snapshot::build(config, &resources, None, None)?;
     let proved = snapshot.prove(&resources).await;
     // Workers end with their snapshot.
     drop(snapshot);

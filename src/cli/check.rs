@@ -62,7 +62,7 @@ impl CheckArgs {
         // Building a snapshot checks what only the transports can check.
         block_on(until_signal(async {
             let resources = AppResources::default();
-            let mut snapshots = vec![Snapshot::build(config, &resources, None)?];
+            let mut snapshots = vec![Snapshot::build(config, &resources, None, None)?];
             if let (Some(source), Some(snapshot)) = (source, snapshots.first()) {
                 match snapshot.build_candidate(&source, &resources) {
                     // The gateway may keep its revisions on another machine.

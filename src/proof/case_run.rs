@@ -138,7 +138,7 @@ impl CaseRun<'_> {
                 EventName::BeforeModel => self.before_model(example).await?,
                 EventName::AfterModel => self.after_model(example).await?,
                 EventName::BeforeTool => self.before_tool(example).await?,
-                EventName::AfterAgent => self.after_agent(example).await,
+                EventName::AfterAgent => self.after_agent(example).await?,
                 _ => (),
             }
         }
@@ -256,9 +256,16 @@ impl CaseRun<'_> {
         Ok(())
     }
 
-    async fn after_agent(&mut self, example: &ExampleCall) {
-        let answer = example.answer.iter();
-        let prompt_response: String = answer.flat_map(ResponseDocument::plain_texts).collect();
+    /// Fires `AfterAgent` for an answer that ends the turn: it has a text and no call.
+    async fn after_agent(&mut self, example: &ExampleCall) -> Result<(), DialectError> {
+        let mut prompt_response = String::new();
+        for chunk in &example.answer {
+            let continues = !chunk.proposed_calls()?.is_empty() || chunk.is_paused()?;
+            if continues || chunk.has_error()? {
+                return Ok(());
+            }
+            prompt_response.extend(chunk.plain_texts());
+        }
         if !prompt_response.is_empty() {
             let event = AfterAgent {
                 prompt: example.prompt.clone(),
@@ -267,6 +274,7 @@ impl CaseRun<'_> {
             };
             self.fire(event).await;
         }
+        Ok(())
     }
 
     /// Fires an event that is derived from model calls, or reported if the config derives
@@ -293,7 +301,8 @@ impl CaseRun<'_> {
             let (verdict, output) = evaluate::<E>(&outcome.runs);
             let action = verdict.action();
             stage.add(&outcome.runs, action);
-            stage.is_denied |= action == Action::Ask && self.runner.config.ask == AskMode::Deny;
+            let answers_ask = origin == EventOrigin::Derived && action == Action::Ask;
+            stage.is_denied |= answers_ask && self.runner.config.ask == AskMode::Deny;
             let after = edited::<E>(&before, &output);
             stage.is_edited |= after.is_some();
             stage.add_content(&after.unwrap_or(before));

@@ -15,7 +15,7 @@ pub(super) struct Stage {
     pub(super) diagnostic: Option<String>,
     pub(super) is_denied: bool,
     pub(super) is_edited: bool,
-    /// All texts after the edits.
+    /// All texts, numbers and keys after the edits.
     pub(super) content: String,
 }
 
@@ -69,20 +69,28 @@ impl Stage {
         self.is_denied |= action >= Action::Deny;
     }
 
-    /// Adds all texts of a JSON value to the content.
+    /// Adds all texts, numbers and keys of a JSON value to the content.
     pub(super) fn add_content(&mut self, value: &Value) {
         match value {
-            Value::String(text) => {
-                self.content.push_str(text);
-                self.content.push('\n');
-            }
+            Value::String(text) => self.add_line(text),
+            Value::Number(number) => self.add_line(&number.to_string()),
             Value::Array(items) => items.iter().for_each(|item| self.add_content(item)),
-            Value::Object(fields) => fields.values().for_each(|field| self.add_content(field)),
-            Value::Null | Value::Bool(_) | Value::Number(_) => (),
+            Value::Object(fields) => {
+                for (key, field) in fields {
+                    self.add_line(key);
+                    self.add_content(field);
+                }
+            }
+            Value::Null | Value::Bool(_) => (),
         }
     }
 
-    /// Adds all texts of a JSON document to the content.
+    fn add_line(&mut self, text: &str) {
+        self.content.push_str(text);
+        self.content.push('\n');
+    }
+
+    /// Adds all texts, numbers and keys of a JSON document to the content.
     pub(super) fn add_json(&mut self, json: &[u8]) {
         // Documents were parsed before, so this cannot fail.
         self.add_content(&serde_json::from_slice(json).unwrap_or_default());

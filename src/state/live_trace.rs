@@ -28,9 +28,19 @@ pub struct LiveTrace {
 }
 
 impl LiveTrace {
-    pub(super) fn new(store: &Arc<TraceStore>, rules: &[RuleIdentity], config: &Config) -> Self {
+    /// Returns the trace of a config built after `previous`. `beside` is that of the config in
+    /// use, if the new one is rolled out.
+    pub(super) fn new(
+        store: &Arc<TraceStore>,
+        rules: &[RuleIdentity],
+        config: &Config,
+        previous: Option<&Self>,
+        beside: Option<&Self>,
+    ) -> Self {
+        let previous = previous.map(|trace| &trace.rules);
+        let beside = beside.map(|trace| &trace.rules);
         Self {
-            rules: store.register(rules),
+            rules: store.register(rules, previous, beside),
             store: Arc::clone(store),
             settings: config.trace,
             patterns: redact_patterns(config),

@@ -124,7 +124,7 @@ impl Snapshot {
         source: Option<&ConfigSource>,
         previous: Option<&Self>,
     ) -> Result<Self, BuildError> {
-        let snapshot = Self::build(config, resources, previous)?;
+        let snapshot = Self::build(config, resources, previous, None)?;
         snapshot.prove(resources).await?;
         let mut snapshot = snapshot.open_logs(resources, previous)?;
         if let Some(source) = source
@@ -176,7 +176,7 @@ impl Snapshot {
             trace: current.trace,
             ..config
         };
-        let candidate = Self::build(config, resources, Some(self))?;
+        let candidate = Self::build(config, resources, Some(self), Some(self))?;
         let (table, other) = (self.engine.table(), candidate.engine.table());
         if table.free_slots_beside(other) == 0 {
             let message = "rollout: `instances` of the workers of both configs together must be \

@@ -97,7 +97,8 @@ pub enum BuildError {
 
 impl Snapshot {
     /// Builds everything that a config asks for, and reuses what is unchanged since
-    /// `previous`. Starts nothing.
+    /// `previous`. `beside` is the snapshot of the config in use, if this one is rolled out.
+    /// Starts nothing.
     ///
     /// # Errors
     ///
@@ -106,6 +107,7 @@ impl Snapshot {
         config: Config,
         resources: &AppResources,
         previous: Option<&Self>,
+        beside: Option<&Self>,
     ) -> Result<Self, BuildError> {
         let transport_deps = transport_deps(&config, resources);
         let old_table = previous.map(|previous| previous.engine.table());
@@ -128,11 +130,17 @@ impl Snapshot {
         let tracer = resources.tracer.clone();
         let execution = tracer.as_ref().map(|tracer| tracer.execution());
         let counters = Arc::clone(&resources.session_counters);
-        let previous = previous.map(|previous| &previous.recordings);
-        let recordings = Recordings::new(&config, &table, resources, previous)?;
+        let recorded = previous.map(|previous| &previous.recordings);
+        let recordings = Recordings::new(&config, &table, resources, recorded)?;
         let mut snapshot = Self {
             recordings,
-            trace: LiveTrace::new(&resources.trace, table.rules(), &config),
+            trace: LiveTrace::new(
+                &resources.trace,
+                table.rules(),
+                &config,
+                previous.map(|previous| &previous.trace),
+                beside.map(|current| &current.trace),
+            ),
             engine: Engine::new(table, counters, execution.unwrap_or_default()),
             proofs,
             metrics: Arc::clone(&resources.metrics),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 /// Maximum number of characters of a displayed value.
 const MAX_DISPLAYED_CHARS: usize = 300;
@@ -89,13 +89,23 @@ fn without_common_ends<'a>(
     (start, rest(first), rest(second))
 }
 
-/// Compares two values. Numbers are compared by value, not by notation.
+/// Compares two values. Numbers are compared by value, not by notation: integers exactly, others
+/// as floating-point numbers.
 fn is_equal(first: &Value, second: &Value) -> bool {
-    match (first.as_f64(), second.as_f64()) {
-        (Some(_), Some(_)) if first.as_i64().is_some() && first.as_i64() == second.as_i64() => true,
-        (Some(first), Some(second)) => (first - second).abs() <= f64::EPSILON * first.abs(),
-        _ => first == second,
+    let (Value::Number(one), Value::Number(other)) = (first, second) else {
+        return first == second;
+    };
+    if is_integer(one) && is_integer(other) {
+        return one == other;
     }
+    match (one.as_f64(), other.as_f64()) {
+        (Some(one), Some(other)) => (one - other).abs() <= f64::EPSILON * one.abs(),
+        _ => one == other,
+    }
+}
+
+fn is_integer(number: &Number) -> bool {
+    !number.to_string().contains(['.', 'e', 'E'])
 }
 
 fn child_path(path: &str, key: &str) -> String {
@@ -149,6 +159,30 @@ mod tests {
             display(&expected, &found, ExtraKeys::Reported),
             "a.b[1].d: expected nothing, found 1\na.e: expected nothing, found 2"
         );
+    }
+
+    #[test]
+    fn integers_are_compared_exactly_and_other_numbers_by_value() {
+        let number = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        for (first, second, is_same) in [
+            ("5555555555554444", "5555555555554445", false),
+            ("1234567890123456789", "1234567890123456700", false),
+            (
+                "123456789012345678901234567890",
+                "123456789012345678901234567891",
+                false,
+            ),
+            ("18446744073709551615", "18446744073709551615", true),
+            ("100", "1e2", true),
+            ("1.50", "1.5", true),
+            ("1.5", "1.6", false),
+        ] {
+            assert_eq!(
+                is_equal(&number(first), &number(second)),
+                is_same,
+                "{first} {second}"
+            );
+        }
     }
 
     #[test]

@@ -76,6 +76,28 @@ cases:
 }
 
 #[test]
+fn another_integer_fails_a_case_and_another_notation_does_not() {
+    let cases = "\
+hooks:
+  BeforeTool:
+    - hooks: [{ name: account, command: \"echo '{\\\"hookSpecificOutput\\\":{\\\"tool_input\\\":{\\\"to\\\":5555555555554445,\\\"amount\\\":1.50}}}'\" }]
+cases:
+  - name: the account
+    event: { hook_event_name: BeforeTool, tool_name: pay, tool_input: {} }
+    expect: { output: { hookSpecificOutput: { tool_input: { to: 5555555555554444, amount: 1.5 } } } }
+";
+
+    let (code, out, _) = test(cases);
+
+    assert_eq!(code, 1, "{out}");
+    assert!(
+        out.contains("expected 5555555555554444, found 5555555555554445"),
+        "{out}"
+    );
+    assert!(!out.contains("1.5"), "{out}");
+}
+
+#[test]
 fn callers_with_tokens_authenticate_by_name() {
     // The public key of RFC 8037, appendix A.
     let jwks = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;

@@ -109,17 +109,26 @@ impl TraceStore {
     }
 
     /// Returns the rules of a config by their number. Equal rules of earlier configs continue
-    /// their statistics.
-    pub fn register(&self, identities: &[RuleIdentity]) -> TracedRules {
+    /// their statistics, first those of `previous`. Rules that differ from those of `beside`, the
+    /// other config of a rollout, have statistics of their own.
+    pub fn register(
+        &self,
+        identities: &[RuleIdentity],
+        previous: Option<&TracedRules>,
+        beside: Option<&TracedRules>,
+    ) -> TracedRules {
         let mut pool = self.rules.lock();
         let mut rules: Vec<Option<Arc<TracedRule>>> = Vec::with_capacity(identities.len());
         for identity in identities {
             let is_taken = |rule: &Arc<TracedRule>| {
-                let mut taken = rules.iter().flatten();
+                let others = kept_rules(beside).filter(|other| other.identity != *identity);
+                let mut taken = rules.iter().flatten().chain(others);
                 taken.any(|taken| Arc::ptr_eq(&taken.statistics, &rule.statistics))
             };
-            let mut known = pool.iter().rev();
-            let same = known.find(|rule| rule.identity.is_same_rule(identity) && !is_taken(rule));
+            let known = kept_rules(previous).chain(pool.iter().rev());
+            let same = known.filter(|rule| rule.identity.is_same_rule(identity) && !is_taken(rule));
+            // An unchanged rule is first, then one of the previous config.
+            let same = same.min_by_key(|rule| rule.identity != *identity);
             let rule = match same {
                 Some(rule) if rule.identity == *identity => Some(Arc::clone(rule)),
                 same => {
@@ -364,6 +373,11 @@ impl TraceStore {
         pool.push(Arc::clone(rule));
         true
     }
+}
+
+/// Returns the rules of a config for which there was memory.
+fn kept_rules(rules: Option<&TracedRules>) -> impl Iterator<Item = &Arc<TracedRule>> {
+    rules.into_iter().flat_map(|rules| rules.iter().flatten())
 }
 
 #[cfg(test)]

@@ -195,6 +195,64 @@ fn a_mask_that_leaves_the_secret_or_denies_is_not_proven() {
 }
 
 #[test]
+fn a_mask_that_leaves_the_secret_in_a_number_or_a_key_is_not_proven() {
+    let policy = |detect: &str, case: &str| {
+        format!(
+            "policies: [{{ policy: redact, detect: [{detect}], must_mask: [{{ {case}, secret: '4111111111111111' }}] }}]\n"
+        )
+    };
+    for case in [
+        "tool_result: { name: x, result: { mail: ann@example.com, card: 4111111111111111 } }",
+        "tool_result: { name: x, result: { mail: ann@example.com, '4111111111111111': 1 } }",
+        "tool_call: { name: x, args: { mail: ann@example.com, card: 4111111111111111 } }",
+    ] {
+        assert_problem(&policy("email", case), "but left the secret in it");
+        assert_proven(&policy("email, card", case), &[]);
+    }
+}
+
+#[test]
+fn an_answer_that_does_not_end_the_turn_fires_no_after_agent() {
+    let hook = |case: &str| {
+        format!(
+            "hooks: {{ AfterAgent: [{{ hooks: [{{ name: x, command: exit 2, must_deny: [{case}] }}] }}] }}\n"
+        )
+    };
+    let answer = |parts: &str| {
+        format!(
+            "{{ answer: {{ candidates: [{{ content: {{ role: model, parts: [{parts}] }}, finishReason: STOP }}] }} }}"
+        )
+    };
+    let text = "{ text: Aurora is great }";
+    let with_call = format!("{text}, {{ functionCall: {{ name: ls, args: {{}} }} }}");
+    let paused = "{ path: /v1/messages, \
+        request: { model: m, max_tokens: 9, messages: [{ role: user, content: hi }] }, \
+        answer: { id: msg_1, type: message, role: assistant, model: m, \
+        content: [{ type: text, text: Aurora is great }], stop_reason: pause_turn, \
+        stop_sequence: null, usage: { input_tokens: 1, output_tokens: 1 } } }";
+
+    assert_proven(&hook(&answer(text)), &[]);
+    let problem = "did not run: it is on AfterAgent";
+    assert_problem(&hook(&answer(&with_call)), problem);
+    assert_problem(&hook(paused), problem);
+}
+
+#[test]
+fn an_ask_is_a_denial_of_derived_tool_calls_only() {
+    let hook = |case: &str| {
+        format!(
+            "hooks: {{ BeforeTool: [{{ hooks: [{{ name: x, command: \"echo '{{\\\"decision\\\":\\\"ask\\\"}}'\", must_deny: [{case}] }}] }}] }}\n"
+        )
+    };
+    let derived = hook("{ tool_call: { name: ls } }");
+    let event = "{ event: { hook_event_name: BeforeTool, tool_name: ls, tool_input: {} } }";
+
+    assert_proven(&derived, &[]);
+    assert_problem(&format!("ask: allow\n{derived}"), "but allowed it");
+    assert_problem(&hook(event), "but allowed it");
+}
+
+#[test]
 fn must_allow_detects_a_hook_that_denies_because_its_script_is_missing() {
     let hook = |cases: &str| {
         format!(

@@ -914,3 +914,46 @@ async fn operators_see_the_rules_of_both_configs() {
     assert!(page.contains("newguard × 1"), "{page}");
     assert!(page.contains("failing × 1 in the rollout"), "{page}");
 }
+
+/// Returns mode, `candidate` and number of runs of each rule.
+async fn runs_of_rules(operator: &Agent) -> Vec<Value> {
+    let rules = operator.get("/rules").await.json();
+    let rules = rules.as_array().unwrap().iter();
+    rules
+        .map(|rule| json!([rule["mode"], rule["candidate"], rule["asked"]]))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hook_with_another_mode_in_a_kept_revision_is_counted_apart() {
+    let upstream = Upstream::mock().await;
+    let folder = TempDir::new().unwrap();
+    let write = |first: &str, mode: &str, rollout: &str| {
+        let config = format!(
+            "{first}hooks: {{ BeforeModel: [{{ hooks: [{{ name: words, command: exit 2, mode: {mode} }}] }}] }}\n\
+             upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\nrevisions: {{ path: revisions }}\n{rollout}",
+            upstream.addr
+        );
+        fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    };
+    write("", "enforce", "");
+    let mut served = ServerProcess::folder(folder.path());
+    let (agent, operator) = (Agent::at(served.addr()), Agent::at(served.operators()));
+    let version = operator.get("/config").await.json()["version"].clone();
+    let rollout = format!("rollout: {{ to: {version}, percent: 100 }}\n");
+
+    write("", "observe", &rollout);
+    assert_eq!(operator.post("/reload", "").await.status, 200);
+    for _ in 0..3 {
+        assert!(is_denied(&agent, "hello").await);
+    }
+    let runs = runs_of_rules(&operator).await;
+    // A reload moves the hook in use to another line.
+    write("ask: allow\n", "observe", &rollout);
+    assert_eq!(operator.post("/reload", "").await.status, 200);
+    let runs_after_reload = runs_of_rules(&operator).await;
+
+    let expected = [json!(["observe", null, 0]), json!(["enforce", true, 3])];
+    assert_eq!(runs, expected);
+    assert_eq!(runs_after_reload, expected);
+}

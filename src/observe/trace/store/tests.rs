@@ -114,7 +114,7 @@ fn call(store: &Arc<TraceStore>, rules: &TracedRules, id: &str, output: HookOutp
 }
 
 fn two_rules(store: &TraceStore) -> TracedRules {
-    store.register(&[rule("guard", 7), rule("other", 9)])
+    store.register(&[rule("guard", 7), rule("other", 9)], None, None)
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn statistics_and_denials_survive_the_eviction_of_their_calls() {
     }
     call(&store, &rules, "last", HookOutput::default());
     // The rule moves to another line with a reload.
-    let rules = store.register(&[rule("guard", 70)]);
+    let rules = store.register(&[rule("guard", 70)], None, None);
 
     let summary = rules[0].as_ref().unwrap().summary();
     let denials = store.denials();
@@ -227,8 +227,8 @@ fn statistics_and_denials_survive_the_eviction_of_their_calls() {
 fn equal_rules_of_one_config_have_statistics_of_their_own() {
     let store = store(1, 4 << 20);
 
-    let first = store.register(&[rule("guard", 1), rule("guard", 2)]);
-    let second = store.register(&[rule("guard", 1), rule("guard", 2)]);
+    let first = store.register(&[rule("guard", 1), rule("guard", 2)], None, None);
+    let second = store.register(&[rule("guard", 1), rule("guard", 2)], None, None);
 
     let statistics =
         |rules: &TracedRules, index: usize| Arc::as_ptr(&rules[index].as_ref().unwrap().statistics);
@@ -242,6 +242,30 @@ fn equal_rules_of_one_config_have_statistics_of_their_own() {
     all.sort();
     all.dedup();
     assert_eq!(all.len(), 2);
+}
+
+#[test]
+fn a_rule_of_a_rollout_shares_statistics_only_with_an_equal_one() {
+    let store = store(1, 4 << 20);
+    let observed = |line: u64| RuleIdentity {
+        mode: "observe",
+        ..rule("guard", line)
+    };
+    let statistics =
+        |rules: &TracedRules, index: usize| Arc::as_ptr(&rules[index].as_ref().unwrap().statistics);
+    let before = store.register(&[rule("guard", 1), rule("other", 2)], None, None);
+
+    let current = store.register(&[observed(1), rule("other", 2)], Some(&before), None);
+    let revision = [rule("guard", 1), rule("other", 2)];
+    let candidate = store.register(&revision, Some(&current), Some(&current));
+    let moved = store.register(&[observed(5), rule("other", 6)], Some(&current), None);
+    let candidate_again = store.register(&revision, Some(&moved), Some(&moved));
+
+    assert_eq!(statistics(&current, 0), statistics(&before, 0));
+    assert_ne!(statistics(&candidate, 0), statistics(&current, 0));
+    assert_eq!(statistics(&candidate, 1), statistics(&current, 1));
+    assert_eq!(statistics(&moved, 0), statistics(&current, 0));
+    assert_eq!(statistics(&candidate_again, 0), statistics(&candidate, 0));
 }
 
 #[tokio::test]
@@ -316,7 +340,7 @@ fn a_disabled_trace_keeps_nothing() {
 
     assert_eq!(store.status().records, 0);
     let unused = TraceStore::new(&limits(0, 4 << 20), Arc::default());
-    unused.register(&[rule("guard", 7), rule("other", 9)]);
+    unused.register(&[rule("guard", 7), rule("other", 9)], None, None);
     assert_eq!(store.status().bytes, unused.status().bytes);
 }
 
@@ -422,7 +446,7 @@ proptest! {
                     memory = new.max(memory);
                     store.configure(&limits(exchanges, memory), &MaskPatterns::new());
                     let named = (0..count).map(|number| rule(&number.to_string(), number as u64));
-                    rules = store.register(&named.collect::<Vec<_>>());
+                    rules = store.register(&named.collect::<Vec<_>>(), None, None);
                 }
             }
             let status = store.status();
