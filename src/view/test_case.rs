@@ -130,8 +130,9 @@ fn is_limited(event: &TracedEvent) -> bool {
 }
 
 /// Returns the verdict that a trial of the call has: the strictest of its events, and `deny` if
-/// a policy removed a call of a tool, or if the denial of an earlier call was repeated. `None` if an
-/// error ended a call that policies and hooks had let proceed so far.
+/// a policy removed a call of a tool, or if the denial of an earlier call was repeated. If events
+/// were dropped, it is at least that of the call. `None` if an error ended a call that policies and
+/// hooks had let proceed so far.
 fn verdict(call: &CallRecord) -> Option<Action> {
     let verdicts = call.events().iter().filter_map(|event| event.verdict);
     let rules = call.events().iter().flat_map(|event| &event.rules);
@@ -140,8 +141,20 @@ fn verdict(call: &CallRecord) -> Option<Action> {
     let is_repeated = call.action == ExchangeAction::Deny && call.repeats_decision();
     let verdicts = verdicts.chain(removals.map(|_| Action::Deny));
     let verdicts = verdicts.chain(is_repeated.then_some(Action::Deny));
+    let on_call = verdict_on_call(call.action).filter(|_| !call.has_all_details());
+    let verdicts = verdicts.chain(on_call);
     let strictest = verdicts.max().unwrap_or(Action::Proceed);
     (strictest > Action::Proceed || call.error.is_none()).then_some(strictest)
+}
+
+/// Returns the verdict by which a call was answered without the model; `None` if it was not.
+const fn verdict_on_call(action: ExchangeAction) -> Option<Action> {
+    match action {
+        ExchangeAction::Respond => Some(Action::Respond),
+        ExchangeAction::Deny => Some(Action::Deny),
+        ExchangeAction::Stop => Some(Action::Stop),
+        ExchangeAction::Pass | ExchangeAction::Edit | ExchangeAction::Error => None,
+    }
 }
 
 /// A file of one case, made of the name of a denied tool alone.

@@ -262,6 +262,12 @@ impl CallRecord {
         self.detail.as_ref().map_or(&[], |detail| &detail.events)
     }
 
+    /// Returns whether no detail was dropped.
+    pub fn has_all_details(&self) -> bool {
+        let detail = self.detail.as_ref();
+        detail.is_none_or(|detail| detail.dropped_details == 0)
+    }
+
     /// Returns whether a decision of an earlier call in the session was applied again: no policy
     /// and no hook of this call acted.
     pub fn repeats_decision(&self) -> bool {
@@ -269,13 +275,9 @@ impl CallRecord {
             self.action,
             ExchangeAction::Edit | ExchangeAction::Deny | ExchangeAction::Stop
         );
-        let is_whole = self
-            .detail
-            .as_ref()
-            .is_none_or(|detail| detail.dropped_details == 0);
         self.kind == RecordKind::Call
             && is_decided
-            && is_whole
+            && self.has_all_details()
             && !self.events().iter().any(TracedEvent::has_acted)
     }
 

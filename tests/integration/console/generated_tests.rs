@@ -12,8 +12,8 @@ use super::calls::{
     generated_test, test_file, text_answer, tool_call_answer, upstream_with_answers, wait_for_rows,
 };
 use crate::harness::{
-    Agent, Answer, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, prompt, respond,
-    run,
+    Agent, Answer, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, hook, prompt,
+    respond, run,
 };
 
 const CONTENT: &str = "trace: { content: { denied_or_edited: true } }\n";
@@ -227,4 +227,34 @@ async fn a_call_that_an_error_ended_has_no_decision_to_test() {
 
     assert!(page.contains("UPSTREAM_REDIRECT"), "{page}");
     assert!(!page.contains("verdict: proceed"), "{page}");
+}
+
+#[tokio::test]
+async fn a_denial_behind_very_many_edits_is_tested_as_one() {
+    let upstream = Upstream::mock().await;
+    let context = json!({ "hookSpecificOutput": { "additionalContext": "noted" } });
+    let hooks = hook::config(&[
+        ("AfterTool", hook::printing("note", &context)),
+        ("BeforeModel", hook::denying("guard", "no")),
+    ]);
+    let gateway = gateway_with_file(&upstream, &format!("{CONTENT}{hooks}")).await;
+    let mut contents = vec![json!({ "role": "user", "parts": [{ "text": "read all" }] })];
+    for number in 0..350 {
+        let call = json!({ "name": "read", "args": { "page": number } });
+        let result = json!({ "name": "read", "response": { "page": number } });
+        contents.push(json!({ "role": "model", "parts": [{ "functionCall": call }] }));
+        contents.push(json!({ "role": "user", "parts": [{ "functionResponse": result }] }));
+    }
+
+    let body = json!({ "contents": contents });
+    let answer = gateway.agent().generate("m", &body).await;
+    let (test, page) = test_of(&gateway, &answer).await;
+    let id = answer.header("x-hookgate-request-id");
+    let record = gateway.operator().get(&format!("/calls/{id}")).await.json();
+
+    let dropped = record["detail"]["dropped_details"].as_u64();
+    assert!(dropped > Some(0), "{dropped:?}");
+    assert!(test.contains("verdict: deny"), "{page}");
+    let (code, out) = run_test(gateway.path("").as_path(), &test);
+    assert_eq!(code, 0, "{out}");
 }
