@@ -104,6 +104,9 @@ pub struct CallDetail {
     /// Result of the session lookup.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_match: Option<SessionMatch>,
+    /// Name of the sub-agent that made the call, with which the call can be performed again.
+    #[serde(skip)]
+    pub sub_agent: Option<Box<str>>,
     /// Events in order, each with all of its policies and hooks.
     pub events: Vec<TracedEvent>,
     /// Requests to the model API, in order.
@@ -324,6 +327,7 @@ impl CallDetail {
             .map(TracedEvent::heap_bytes)
             .sum::<usize>();
         size_of::<Self>()
+            + self.sub_agent.as_ref().map_or(0, |name| name.len())
             + self.events.capacity() * size_of::<TracedEvent>()
             + events
             + self.upstream_rounds.capacity() * size_of::<TracedRound>()

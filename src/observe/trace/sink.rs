@@ -289,14 +289,19 @@ impl Sink for TraceSink {
     fn record(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         match event {
             ExchangeEvent::SessionFound {
-                match_kind, source, ..
+                match_kind,
+                source,
+                sub_agent,
+                ..
             } => {
                 let found = SessionMatch {
                     result: match_kind,
                     source,
                 };
-                if let Some(call) = self.call(0) {
+                let sub_agent = sub_agent.map(|name| truncated(name, MAX_NAME_BYTES));
+                if let Some(call) = self.call(sub_agent.map_or(0, str::len)) {
                     call.detail.session_match = Some(found);
+                    call.detail.sub_agent = sub_agent.map(Box::from);
                 }
             }
             ExchangeEvent::Planned { .. } => self.record_plan(exchange, event),

@@ -401,3 +401,49 @@ async fn a_test_of_a_policy_that_was_removed_has_a_note() {
     assert!(!before.contains(OTHER_CONFIG), "{before}");
     assert!(after.contains(OTHER_CONFIG), "{after}");
 }
+
+#[tokio::test]
+async fn a_test_of_a_sub_agent_has_its_name_and_session() {
+    let hook = json!({ "type": "command", "command": "echo no >&2; exit 2" });
+    let settings = json!({ "hooks": { "SubagentStop": [{ "hooks": [hook] }] } }).to_string();
+    let config = format!(
+        "{CONTENT}hook_files: [{{ path: settings.json, protocol: claude }}]\n\
+         events: {{ max_answer_retries: 1 }}\n"
+    );
+    for (headers, session) in [
+        (
+            &[
+                ("x-claude-code-session-id", "c-1"),
+                ("x-claude-code-agent-id", "a1"),
+            ][..],
+            "c-1:a1",
+        ),
+        (
+            &[
+                ("session-id", "s-1"),
+                ("thread-id", "t-1"),
+                (
+                    "x-codex-turn-metadata",
+                    r#"{"agent_name":"/root/explorer"}"#,
+                ),
+            ],
+            "s-1:t-1",
+        ),
+    ] {
+        let upstream = Upstream::mock().await;
+        let files = [("settings.json", &*settings)];
+        let gateway = TestGateway::with_files(&upstream, &config, &files).await;
+        std::fs::write(gateway.path("hookgate.yaml"), &config).unwrap();
+        let mut agent = gateway.agent();
+        for (name, value) in headers {
+            agent = agent.sending(*name, value);
+        }
+
+        let answer = agent.generate("m", &prompt("go")).await;
+        let (test, _) = test_of(&gateway, &answer).await;
+
+        assert!(test.contains(session), "{test}");
+        let (code, out) = run_test(gateway.path("").as_path(), &test);
+        assert_eq!(code, 0, "{session}: {out}\n{test}");
+    }
+}
