@@ -269,9 +269,9 @@ async fn a_test_of_a_session_with_earlier_calls_or_events_has_a_note() {
         "{CONTENT}policies: [{{ policy: redact, detect: [email] }}]\n{}",
         hook::config(&[("BeforeAgent", guard)])
     );
-    let text = |role: &str, text: &str| json!({ "role": role, "parts": [{ "text": text }] });
+    let content = |role: &str, text: &str| json!({ "role": role, "parts": [{ "text": text }] });
     let later = json!({ "contents": [
-        text("user", "aurora"), text("model", "no"), text("user", "mail bob@example.com"),
+        content("user", "aurora"), content("model", "no"), content("user", "mail bob@example.com"),
     ] });
     let event =
         json!({ "hook_event_name": "BeforeAgent", "session_id": "reported", "prompt": "hello" });
@@ -351,8 +351,8 @@ async fn a_test_of_a_stored_revision_has_a_note() {
         let folder = TempDir::new().unwrap();
         let (mut served, _upstream) = gateway_with_revisions(folder.path(), content).await;
         let agent = Agent::at(served.addr());
-        let operators = served.operators();
-        let (operator, browser) = (Agent::at(operators), Browser::at_address(operators));
+        let admin = served.operators();
+        let (operator, browser) = (Agent::at(admin), Browser::at_address(admin));
         let view = operator.get("/config").await.json();
         let version = view["version"].as_str().unwrap();
         let other = ("run_shell_command", "read_file");
@@ -386,8 +386,8 @@ async fn a_test_of_a_policy_that_was_removed_has_a_note() {
     let folder = TempDir::new().unwrap();
     let (mut served, _upstream) = gateway_with_revisions(folder.path(), CONTENT).await;
     let agent = Agent::at(served.addr());
-    let operators = served.operators();
-    let (operator, browser) = (Agent::at(operators), Browser::at_address(operators));
+    let admin = served.operators();
+    let (operator, browser) = (Agent::at(admin), Browser::at_address(admin));
     let answer = agent.generate("m", &prompt("list files")).await;
     let path = format!(
         "/console/calls/{}/test",
@@ -435,8 +435,8 @@ async fn a_test_of_a_sub_agent_has_its_name_and_session() {
         let gateway = TestGateway::with_files(&upstream, &config, &files).await;
         std::fs::write(gateway.path("hookgate.yaml"), &config).unwrap();
         let mut agent = gateway.agent();
-        for (name, value) in headers {
-            agent = agent.sending(*name, value);
+        for &(name, value) in headers {
+            agent = agent.sending(name, value);
         }
 
         let answer = agent.generate("m", &prompt("go")).await;
