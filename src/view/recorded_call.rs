@@ -17,6 +17,10 @@ pub const MAX_ANSWERS: usize = ANSWER_FIELDS.len();
 /// Header with the name of a session.
 const SESSION_HEADER: &str = "x-hookgate-session";
 
+/// Header of Codex with the name of a sub-agent. Unlike that of Claude Code, it does not change the
+/// name of the session.
+const SUB_AGENT_HEADER: &str = "x-codex-turn-metadata";
+
 /// Version that requests of the Messages API must name.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 
@@ -25,8 +29,8 @@ const ANTHROPIC_VERSION: &str = "2023-06-01";
 pub struct RecordedCall {
     /// Path and query of the request.
     pub path: String,
-    /// Headers that the API requires, the caller's name as its key, `User-Agent`, and the name of
-    /// the session if it has one.
+    /// Headers that the API requires, the caller's name as its key, `User-Agent`, and the names of
+    /// the session and of the sub-agent if it has them.
     pub headers: Map<String, Value>,
     /// Masked request, in the form of its API.
     pub request: Value,
@@ -94,13 +98,18 @@ fn headers(api: Api, call: &CallRecord) -> Map<String, Value> {
     };
     let version = (api == Api::Anthropic).then(|| ANTHROPIC_VERSION.to_owned());
     let agent = Some(call.agent.to_string()).filter(|agent| !agent.is_empty());
-    let found = call.detail.as_ref().and_then(|detail| detail.session_match);
+    let detail = call.detail.as_ref();
+    let sub_agent = detail.and_then(|detail| detail.sub_agent.as_deref());
+    let sub_agent = sub_agent.map(|name| json!({ "agent_name": name }).to_string());
+    let found = detail.and_then(|detail| detail.session_match);
     let is_named = found.is_some_and(|found| found.source != SessionSource::History.as_str());
     let headers = [
         ("anthropic-version", version),
         (key, (!call.caller.is_empty()).then_some(value)),
         ("user-agent", agent),
         (SESSION_HEADER, is_named.then(|| call.session.to_string())),
+        // A header has no other characters.
+        (SUB_AGENT_HEADER, sub_agent.filter(|name| name.is_ascii())),
     ];
     let headers = headers.into_iter();
     let present = headers.filter_map(|(name, value)| Some((name.to_owned(), json!(value?))));

@@ -14,6 +14,7 @@ use crate::{
         trace::{CallRecord, DenialGroup, RulePosition, StoredContent, TracedEvent, TracedRun},
     },
     proof::policy_denies,
+    session::MatchKind,
     state::{App, Snapshot},
 };
 
@@ -61,6 +62,11 @@ pub enum CaseDifference {
     MaskedContent,
     /// An earlier call of the session has the decision.
     RepeatedDecision,
+    /// The session had earlier calls or reported events, or the call continues a response that the
+    /// model API has stored.
+    EarlierCalls,
+    /// The config in the file that the case names may have other policies and hooks.
+    OtherConfig,
     /// The file does not have all answers of the model API.
     MissingAnswers(MissingAnswers),
     /// `request_limits` denied the call, perhaps by what the session had used.
@@ -76,12 +82,17 @@ pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Op
     let name = format!("call {} ends with {verdict}", call.id);
     let mut case = Map::from_iter([("name".to_owned(), json!(name))]);
     let recorded = RecordedCall::new(call, content)?;
-    let mut differences = differences(call, content, recorded.missing_answers);
+    let mut differences = differences(call, content, &recorded);
     case.extend(recorded.into_fields("request"));
     case.insert("expect".to_owned(), json!({ "verdict": verdict }));
     let rule = call.decided_by();
     let rule = rule.and_then(|rule| Some((rule.name, rule.at?)));
-    let source = RuleSource::of(&with_rule(&app.snapshot(), rule).config);
+    let snapshot = app.snapshot();
+    let arm = with_rule(&snapshot, rule);
+    let is_ambiguous = arms_with_rule(&snapshot, rule).count() > 1;
+    let has_other_config = is_ambiguous || has_other_config(app, arm, rule);
+    differences.extend(has_other_config.then_some(CaseDifference::OtherConfig));
+    let source = RuleSource::of(&arm.config);
     let yaml = file(&source, case);
     let is_unreadable = SpannedYaml::parse(&yaml, Path::new("")).is_err();
     differences.extend(is_unreadable.then_some(CaseDifference::UnreadableValue));
@@ -94,26 +105,63 @@ pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Op
 
 /// Returns the snapshot of the config that has a rule: that of a rollout if only it has the rule.
 fn with_rule<'a>(snapshot: &'a Snapshot, rule: Option<(&str, &RulePosition)>) -> &'a Snapshot {
-    let has_rule = |arm: &&Snapshot| rule.is_some_and(|(name, at)| arm.trace.has_rule(name, at));
-    snapshot.arms().find(has_rule).unwrap_or(snapshot)
+    arms_with_rule(snapshot, rule).next().unwrap_or(snapshot)
+}
+
+/// Returns the snapshots of the configs in use that have a rule; all without one.
+fn arms_with_rule<'a>(
+    snapshot: &'a Snapshot,
+    rule: Option<(&str, &RulePosition)>,
+) -> impl Iterator<Item = &'a Snapshot> {
+    let has_rule = move |arm: &&Snapshot| has_rule(arm, rule);
+    snapshot.arms().filter(has_rule)
+}
+
+fn has_rule(arm: &Snapshot, rule: Option<(&str, &RulePosition)>) -> bool {
+    rule.is_none_or(|(name, at)| arm.trace.has_rule(name, at))
+}
+
+/// Returns whether the file of a config may have other policies and hooks than a call had: the
+/// config is a stored revision, or does not have the rule that decided any more.
+fn has_other_config(app: &App, arm: &Snapshot, rule: Option<(&str, &RulePosition)>) -> bool {
+    let is_promoted = app.active_revision().is_some_and(|active| {
+        active.file != active.revision && active.revision == arm.config.version
+    });
+    let snapshot = app.snapshot();
+    let rollout = snapshot.config.rollout.as_ref();
+    let is_rolled_out = rollout.is_some_and(|rollout| rollout.to == arm.config.version);
+    is_promoted || is_rolled_out || !has_rule(arm, rule)
 }
 
 fn differences(
     call: &CallRecord,
     content: &StoredContent,
-    missing: Option<MissingAnswers>,
+    recorded: &RecordedCall,
 ) -> Vec<CaseDifference> {
     let mut bodies = [&content.request, &content.answer].into_iter().flatten();
     let is_masked = bodies.any(|body| !body.masked.is_empty());
     let is_limited = call.events().iter().any(is_limited);
     let repeats = call.repeats_decision();
+    let has_earlier_calls = has_earlier_calls(call, recorded);
     let found = [
         is_masked.then_some(CaseDifference::MaskedContent),
         repeats.then_some(CaseDifference::RepeatedDecision),
-        missing.map(CaseDifference::MissingAnswers),
+        has_earlier_calls.then_some(CaseDifference::EarlierCalls),
+        recorded.missing_answers.map(CaseDifference::MissingAnswers),
         is_limited.then_some(CaseDifference::RequestLimits),
     ];
     found.into_iter().flatten().collect()
+}
+
+/// Returns whether a call depends on the session's earlier calls or reported events, unless it
+/// repeats a decision of theirs, or on a stored response.
+fn has_earlier_calls(call: &CallRecord, recorded: &RecordedCall) -> bool {
+    let detail = call.detail.as_ref();
+    let found = detail.and_then(|detail| detail.session_match);
+    let without_state = [MatchKind::New, MatchKind::Transient].map(MatchKind::as_str);
+    let is_continued = found.is_some_and(|found| !without_state.contains(&found.result));
+    let response = recorded.request.get("previous_response_id");
+    is_continued && !call.repeats_decision() || response.is_some_and(|id| !id.is_null())
 }
 
 /// Returns whether `request_limits` denied a request.
@@ -130,8 +178,9 @@ fn is_limited(event: &TracedEvent) -> bool {
 }
 
 /// Returns the verdict that a trial of the call has: the strictest of its events, and `deny` if
-/// a policy removed a call of a tool, or if the denial of an earlier call was repeated. `None` if an
-/// error ended a call that policies and hooks had let proceed so far.
+/// a policy removed a call of a tool, or if the denial of an earlier call was repeated. If events
+/// were dropped, it is at least that of the call. `None` if an error ended a call that policies and
+/// hooks had let proceed so far.
 fn verdict(call: &CallRecord) -> Option<Action> {
     let verdicts = call.events().iter().filter_map(|event| event.verdict);
     let rules = call.events().iter().flat_map(|event| &event.rules);
@@ -140,8 +189,20 @@ fn verdict(call: &CallRecord) -> Option<Action> {
     let is_repeated = call.action == ExchangeAction::Deny && call.repeats_decision();
     let verdicts = verdicts.chain(removals.map(|_| Action::Deny));
     let verdicts = verdicts.chain(is_repeated.then_some(Action::Deny));
+    let on_call = verdict_on_call(call.action).filter(|_| !call.has_all_details());
+    let verdicts = verdicts.chain(on_call);
     let strictest = verdicts.max().unwrap_or(Action::Proceed);
     (strictest > Action::Proceed || call.error.is_none()).then_some(strictest)
+}
+
+/// Returns the verdict by which a call was answered without the model; `None` if it was not.
+const fn verdict_on_call(action: ExchangeAction) -> Option<Action> {
+    match action {
+        ExchangeAction::Respond => Some(Action::Respond),
+        ExchangeAction::Deny => Some(Action::Deny),
+        ExchangeAction::Stop => Some(Action::Stop),
+        ExchangeAction::Pass | ExchangeAction::Edit | ExchangeAction::Error => None,
+    }
 }
 
 /// A file of one case, made of the name of a denied tool alone.
@@ -153,6 +214,8 @@ pub struct NamedCase {
     pub source: RuleSource,
     /// True if it passes as it is; `None` if a hook decides, which is not run for this.
     pub passes: Option<bool>,
+    /// True if the config in the file that the case names may have other policies and hooks.
+    pub has_other_config: bool,
 }
 
 /// Returns a case made of the name of a denied tool alone. `None` if it was no call of a tool
@@ -179,6 +242,7 @@ pub async fn from_names(app: &App, group: &DenialGroup) -> Option<NamedCase> {
     let source = RuleSource::of(&arm.config);
     Some(NamedCase {
         passes: denied.await,
+        has_other_config: has_other_config(app, arm, rule),
         yaml: file(&source, case),
         source,
     })

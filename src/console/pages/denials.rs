@@ -222,7 +222,7 @@ fn test_of_group(test: &Test<'_>, principal: &AdminPrincipal) -> Markup {
             Test::Call(id) => p { a href={ (item_address(CALLS, id, "")) "/test" } { "Make a test of this" } },
             Test::Names(case) => details {
                 summary { "Make a test of this" }
-                (without_arguments(case))
+                @if case.has_other_config { (other_config()) } @else { (without_arguments(case)) }
                 (test_file(&case.yaml, &case.source))
             },
             Test::Nothing => p.hint {
@@ -244,6 +244,8 @@ fn difference_from_call(difference: CaseDifference) -> Markup {
                 "The decision is that of an earlier call in the session. The test runs without it: its policies and "
                 "hooks decide again, which may give another verdict."
             },
+            CaseDifference::EarlierCalls => (earlier_calls()),
+            CaseDifference::OtherConfig => (other_config()),
             CaseDifference::MissingAnswers(missing) => (missing_answers(missing)),
             CaseDifference::RequestLimits => p.problem {
                 "A policy " code { "request_limits" } " decided. The test runs without the earlier calls of this "
@@ -254,6 +256,28 @@ fn difference_from_call(difference: CaseDifference) -> Markup {
                 code { "hookgate test" } " cannot read this file: it has a number that is too large, more than 64 "
                 "levels, or more than 250,000 values. Replace or remove them."
             },
+        }
+    }
+}
+
+/// Returns the differences of a session without earlier calls.
+fn earlier_calls() -> Markup {
+    html! {
+        p.problem {
+            "The session had earlier calls or reported events, or the request has " code { "previous_response_id" }
+            ". The test begins a new session without earlier responses: policies and hooks decide again on its "
+            "earlier prompts and tool results, and on events that the agent had reported itself."
+        }
+    }
+}
+
+/// Returns why the named config may not have the policies and hooks of a call.
+fn other_config() -> Markup {
+    html! {
+        p.problem {
+            "The config file may have other policies and hooks than this call had: a stored revision was in use, a "
+            "rollout has the policy or hook in both of its configs, or it was changed or removed since. If so, let "
+            code { "config" } " name a file with that policy or hook."
         }
     }
 }

@@ -97,6 +97,9 @@ pub struct CallDetail {
     /// Result of the session lookup.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_match: Option<SessionMatch>,
+    /// Name of the sub-agent that made the call, with which the call can be performed again.
+    #[serde(skip)]
+    pub sub_agent: Option<Box<str>>,
     /// Events in order, each with all of its policies and hooks.
     pub events: Vec<TracedEvent>,
     /// Requests to the model API, in order.
@@ -253,6 +256,12 @@ impl CallRecord {
         self.detail.as_ref().map_or(&[], |detail| &detail.events)
     }
 
+    /// Returns whether no detail was dropped.
+    pub fn has_all_details(&self) -> bool {
+        let detail = self.detail.as_ref();
+        detail.is_none_or(|detail| detail.dropped_details == 0)
+    }
+
     /// Returns whether a decision of an earlier call in the session was applied again: no policy
     /// and no hook of this call acted.
     pub fn repeats_decision(&self) -> bool {
@@ -260,13 +269,9 @@ impl CallRecord {
             self.action,
             ExchangeAction::Edit | ExchangeAction::Deny | ExchangeAction::Stop
         );
-        let is_whole = self
-            .detail
-            .as_ref()
-            .is_none_or(|detail| detail.dropped_details == 0);
         self.kind == RecordKind::Call
             && is_decided
-            && is_whole
+            && self.has_all_details()
             && !self.events().iter().any(TracedEvent::has_acted)
     }
 
@@ -313,6 +318,7 @@ impl CallDetail {
             .map(TracedEvent::heap_bytes)
             .sum::<usize>();
         size_of::<Self>()
+            + self.sub_agent.as_ref().map_or(0, |name| name.len())
             + self.events.capacity() * size_of::<TracedEvent>()
             + events
             + self.upstream_rounds.capacity() * size_of::<TracedRound>()

@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     config::ContentSettings,
-    event::EventName,
+    event::{Action, EventName},
     observe::{
         TokenSum,
         recorder::{
@@ -35,8 +35,11 @@ use crate::{
 /// Bytes of one record. Further details are dropped and counted.
 const MAX_RECORD_BYTES: usize = 64 * 1024;
 
-/// Bytes of a record up to which events are kept on which no policy or hook acted. A long history
-/// without a session has hundreds of them before its decisions.
+/// Bytes of a record up to which events are kept whose verdict is to proceed with an edit. A long
+/// history without a session may have hundreds of them before its decisions.
+const MAX_EDITED_RECORD_BYTES: usize = MAX_RECORD_BYTES / 4 * 3;
+
+/// Bytes of a record up to which events are kept on which no policy or hook acted.
 const MAX_IDLE_RECORD_BYTES: usize = MAX_RECORD_BYTES / 2;
 
 /// Bytes of a name that are kept; agents and models choose names.
@@ -163,8 +166,10 @@ impl TraceSink {
             return;
         }
         let event = self.read_event(exchange, decision);
-        let limit = if event.has_acted() {
+        let limit = if event.verdict_on_calls() > Some(Action::Proceed) {
             MAX_RECORD_BYTES
+        } else if event.has_acted() {
+            MAX_EDITED_RECORD_BYTES
         } else {
             MAX_IDLE_RECORD_BYTES
         };
@@ -280,14 +285,19 @@ impl Sink for TraceSink {
     fn record(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         match event {
             ExchangeEvent::SessionFound {
-                match_kind, source, ..
+                match_kind,
+                source,
+                sub_agent,
+                ..
             } => {
                 let found = SessionMatch {
                     result: match_kind,
                     source,
                 };
-                if let Some(call) = self.call(0) {
+                let sub_agent = sub_agent.map(|name| truncated(name, MAX_NAME_BYTES));
+                if let Some(call) = self.call(sub_agent.map_or(0, str::len)) {
                     call.detail.session_match = Some(found);
+                    call.detail.sub_agent = sub_agent.map(Box::from);
                 }
             }
             ExchangeEvent::Planned { .. } => self.record_plan(exchange, event),

@@ -12,8 +12,8 @@ use super::calls::{
     generated_test, test_file, text_answer, tool_call_answer, upstream_with_answers, wait_for_rows,
 };
 use crate::harness::{
-    Agent, Answer, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, prompt, respond,
-    run,
+    Agent, Answer, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, hook, prompt,
+    respond, run,
 };
 
 const CONTENT: &str = "trace: { content: { denied_or_edited: true } }\n";
@@ -227,4 +227,223 @@ async fn a_call_that_an_error_ended_has_no_decision_to_test() {
 
     assert!(page.contains("UPSTREAM_REDIRECT"), "{page}");
     assert!(!page.contains("verdict: proceed"), "{page}");
+}
+
+#[tokio::test]
+async fn a_denial_behind_very_many_edits_is_tested_as_one() {
+    let upstream = Upstream::mock().await;
+    let context = json!({ "hookSpecificOutput": { "additionalContext": "noted" } });
+    let hooks = hook::config(&[
+        ("AfterTool", hook::printing("note", &context)),
+        ("BeforeModel", hook::denying("guard", "no")),
+    ]);
+    let gateway = gateway_with_file(&upstream, &format!("{CONTENT}{hooks}")).await;
+    let mut contents = vec![json!({ "role": "user", "parts": [{ "text": "read all" }] })];
+    for number in 0..350 {
+        let call = json!({ "name": "read", "args": { "page": number } });
+        let result = json!({ "name": "read", "response": { "page": number } });
+        contents.push(json!({ "role": "model", "parts": [{ "functionCall": call }] }));
+        contents.push(json!({ "role": "user", "parts": [{ "functionResponse": result }] }));
+    }
+
+    let body = json!({ "contents": contents });
+    let answer = gateway.agent().generate("m", &body).await;
+    let (test, page) = test_of(&gateway, &answer).await;
+    let id = answer.header("x-hookgate-request-id");
+    let record = gateway.operator().get(&format!("/calls/{id}")).await.json();
+
+    let dropped = record["detail"]["dropped_details"].as_u64();
+    assert!(dropped > Some(0), "{dropped:?}");
+    assert!(test.contains("verdict: deny"), "{page}");
+    let (code, out) = run_test(gateway.path("").as_path(), &test);
+    assert_eq!(code, 0, "{out}");
+}
+
+#[tokio::test]
+async fn a_test_of_a_session_with_earlier_calls_or_events_has_a_note() {
+    let guard = hook::command(
+        "guard",
+        "grep -q aurora && { echo no >&2; exit 2; }; exit 0",
+    );
+    let config = format!(
+        "{CONTENT}policies: [{{ policy: redact, detect: [email] }}]\n{}",
+        hook::config(&[("BeforeAgent", guard)])
+    );
+    let content = |role: &str, text: &str| json!({ "role": role, "parts": [{ "text": text }] });
+    let later = json!({ "contents": [
+        content("user", "aurora"), content("model", "no"), content("user", "mail bob@example.com"),
+    ] });
+    let event =
+        json!({ "hook_event_name": "BeforeAgent", "session_id": "reported", "prompt": "hello" });
+    let upstream = Upstream::mock().await;
+    let gateway = gateway_with_file(&upstream, &config).await;
+    let named = |name: &str| gateway.agent().sending("x-hookgate-session", name);
+
+    let first = named("calls").generate("m", &prompt("aurora")).await;
+    let second = named("calls").generate("m", &later).await;
+    gateway.agent().report(&event, "").await;
+    let body = prompt("mail bob@example.com");
+    let reported = named("reported").generate("m", &body).await;
+
+    for (answer, has_note) in [(first, false), (second, true), (reported, true)] {
+        let (test, page) = test_of(&gateway, &answer).await;
+        let found = page.contains("begins a new session");
+        assert_eq!(found, has_note, "{test}\n{page}");
+    }
+}
+
+#[tokio::test]
+async fn a_test_of_a_continued_response_has_a_note() {
+    let content = json!([{ "type": "output_text", "text": "ok", "annotations": [] }]);
+    let message = json!({ "id": "msg_1", "type": "message", "status": "completed",
+        "role": "assistant", "content": content });
+    let response = json!({ "id": "resp_1", "object": "response", "status": "completed",
+        "model": "m", "store": true, "output": [message] });
+    let upstream = Upstream::answering(&response).await;
+    let config = format!(
+        "{CONTENT}upstreams: {{ openai: {{ url: \"{{upstream}}\" }} }}\n\
+         coverage: {{ allow: [responses.state] }}\n\
+         policies: [{{ policy: prompt_guard, deny: [aurora] }}]\n"
+    );
+    let gateway = gateway_with_file(&upstream, &config).await;
+    let first = json!({ "model": "m", "input": "hello", "store": true });
+    let second = json!({ "model": "m", "input": "aurora", "previous_response_id": "resp_1" });
+
+    let agent = gateway.agent();
+    let answer = agent.post("/v1/responses", first.to_string()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let answer = agent.post("/v1/responses", second.to_string()).await;
+    let (_, page) = test_of(&gateway, &answer).await;
+
+    assert!(page.contains("<code>previous_response_id</code>"), "{page}");
+}
+
+/// Starts a gateway that keeps revisions. Its config denies the tool `run_shell_command`, which
+/// the model calls.
+async fn gateway_with_revisions(folder: &Path, content: &str) -> (ServerProcess, Upstream) {
+    let call = tool_call_answer("run_shell_command", &json!({ "command": "ls" }));
+    let upstream = upstream_with_answers(&[call, text_answer("ok")]).await;
+    let config = format!(
+        "policies: [{{ policy: tool_guard, deny: [run_shell_command] }}]\n\
+         {content}upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n\
+         revisions: {{ path: revisions }}\n",
+        upstream.addr
+    );
+    std::fs::write(folder.join("hookgate.yaml"), config).unwrap();
+    (ServerProcess::folder(folder), upstream)
+}
+
+/// Replaces a text of the config, adds lines, and waits until it is in use.
+async fn edit_config(folder: &Path, operator: &Agent, edit: (&str, &str), lines: &str) {
+    let path = folder.join("hookgate.yaml");
+    let config = std::fs::read_to_string(&path).unwrap();
+    let config = config.replace(edit.0, edit.1) + lines;
+    std::fs::write(path, config).unwrap();
+    let answer = operator.post("/reload", "").await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+const OTHER_CONFIG: &str = "may have other policies and hooks than this call had";
+
+#[tokio::test]
+async fn a_test_of_a_stored_revision_has_a_note() {
+    for (content, is_promoted) in [(CONTENT, true), ("", true), (CONTENT, false)] {
+        let folder = TempDir::new().unwrap();
+        let (mut served, _upstream) = gateway_with_revisions(folder.path(), content).await;
+        let agent = Agent::at(served.addr());
+        let admin = served.operators();
+        let (operator, browser) = (Agent::at(admin), Browser::at_address(admin));
+        let view = operator.get("/config").await.json();
+        let version = view["version"].as_str().unwrap();
+        let other = ("run_shell_command", "read_file");
+        if is_promoted {
+            edit_config(folder.path(), &operator, other, "").await;
+            let command = ["config", "promote", version, "--url", &operator.base];
+            let (code, _, errors) = run(&command, folder.path());
+            assert_eq!(code, 0, "{errors}");
+        } else {
+            let rollout = format!("rollout: {{ to: \"{version}\", percent: 100 }}\n");
+            edit_config(folder.path(), &operator, other, &rollout).await;
+        }
+
+        let answer = agent.generate("m", &prompt("list files")).await;
+        wait_for_rows(&browser, "?verdict=deny", 1).await;
+        let id = answer.header("x-hookgate-request-id");
+        let page = if content.is_empty() {
+            browser.get("/console/denials").await.html
+        } else {
+            let path = format!("/console/calls/{id}/test");
+            wait_for_text(&browser, &path, "<pre tabindex").await
+        };
+
+        assert!(page.contains(OTHER_CONFIG), "{page}");
+        assert!(!page.contains("passes as it is"), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn a_test_of_a_policy_that_was_removed_has_a_note() {
+    let folder = TempDir::new().unwrap();
+    let (mut served, _upstream) = gateway_with_revisions(folder.path(), CONTENT).await;
+    let agent = Agent::at(served.addr());
+    let admin = served.operators();
+    let (operator, browser) = (Agent::at(admin), Browser::at_address(admin));
+    let answer = agent.generate("m", &prompt("list files")).await;
+    let path = format!(
+        "/console/calls/{}/test",
+        answer.header("x-hookgate-request-id")
+    );
+    let before = wait_for_text(&browser, &path, "<pre tabindex").await;
+
+    edit_config(folder.path(), &operator, ("policies:", "# policies:"), "").await;
+    let after = browser.get(&path).await.html;
+
+    assert!(!before.contains(OTHER_CONFIG), "{before}");
+    assert!(after.contains(OTHER_CONFIG), "{after}");
+}
+
+#[tokio::test]
+async fn a_test_of_a_sub_agent_has_its_name_and_session() {
+    let hook = json!({ "type": "command", "command": "echo no >&2; exit 2" });
+    let settings = json!({ "hooks": { "SubagentStop": [{ "hooks": [hook] }] } }).to_string();
+    let config = format!(
+        "{CONTENT}hook_files: [{{ path: settings.json, protocol: claude }}]\n\
+         events: {{ max_answer_retries: 1 }}\n"
+    );
+    for (headers, session) in [
+        (
+            &[
+                ("x-claude-code-session-id", "c-1"),
+                ("x-claude-code-agent-id", "a1"),
+            ][..],
+            "c-1:a1",
+        ),
+        (
+            &[
+                ("session-id", "s-1"),
+                ("thread-id", "t-1"),
+                (
+                    "x-codex-turn-metadata",
+                    r#"{"agent_name":"/root/explorer"}"#,
+                ),
+            ],
+            "s-1:t-1",
+        ),
+    ] {
+        let upstream = Upstream::mock().await;
+        let files = [("settings.json", &*settings)];
+        let gateway = TestGateway::with_files(&upstream, &config, &files).await;
+        std::fs::write(gateway.path("hookgate.yaml"), &config).unwrap();
+        let mut agent = gateway.agent();
+        for &(name, value) in headers {
+            agent = agent.sending(name, value);
+        }
+
+        let answer = agent.generate("m", &prompt("go")).await;
+        let (test, _) = test_of(&gateway, &answer).await;
+
+        assert!(test.contains(session), "{test}");
+        let (code, out) = run_test(gateway.path("").as_path(), &test);
+        assert_eq!(code, 0, "{session}: {out}\n{test}");
+    }
 }

@@ -528,6 +528,29 @@ fn a_denial_after_very_many_events_without_effect_is_kept() {
     assert!(record.detail.as_ref().unwrap().dropped_details > 4000);
 }
 
+#[test]
+fn a_denial_after_very_many_edits_is_kept() {
+    let store = store(10, 16 << 20);
+    let rules = two_rules(&store);
+    let mut sink =
+        TraceSink::new(&store, &rules, ContentSettings::default(), RecordKind::Call).unwrap();
+    let exchange = exchange("a", "ci");
+    let mut edit = HookOutput::default();
+    let fields = &mut edit.hook_specific_output;
+    fields.insert("additionalContext".to_owned(), "noted".into());
+    for _ in 0..5000 {
+        decided(&mut sink, &exchange, edit.clone(), "shell");
+    }
+
+    let denial = HookOutput::denial("no shell");
+    decided(&mut sink, &exchange, denial, "shell");
+    sink.record(&exchange, &ExchangeEvent::Finished);
+
+    let record = store.find("a").unwrap();
+    assert_eq!(record.decided_by().unwrap().action, Action::Deny);
+    assert!(record.detail.as_ref().unwrap().dropped_details > 4000);
+}
+
 /// A call whose request holds a secret.
 fn call_with_secret(store: &Arc<TraceStore>, rules: &TracedRules, id: &str, retention: Duration) {
     let content = ContentSettings {
