@@ -79,7 +79,7 @@ impl<'a> ResponseFilter<'a> {
         // A summary of the conversation replaces it in later requests, which are matched to the
         // session by the summary.
         let is_summary = turn.role == CallRole::Helper && context.snapshot.derives_any;
-        // The agent has received a filtered part, perhaps with another call, so the rest is, too.
+        // The agent has a filtered part, perhaps by another call, so the rest must be filtered.
         let is_rest = turn.is_retry() || request.call.retrieves();
         let (call, document) = (&request.call, &request.document);
         let (original, engine) = (request.original.as_ref(), &context.snapshot.engine);
