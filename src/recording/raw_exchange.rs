@@ -3,7 +3,7 @@
 use std::{fmt, io::Read, mem, time::SystemTime};
 
 use bytes::Bytes;
-use http::request::Parts;
+use http::{request::Parts, uri::PathAndQuery};
 use jiff::Timestamp;
 
 use super::{
@@ -103,12 +103,13 @@ impl WirePiece {
 impl CollectedExchange {
     /// An exchange with this head, which arrived at this time.
     pub(super) fn new(head: &Parts, started: SystemTime, memory: ReservedBytes) -> Self {
+        let target = head.uri.path_and_query();
         Self {
             line: RecordedExchange {
                 v: RecordedExchange::VERSION,
                 time: timestamp(started),
                 method: head.method.to_string(),
-                target: without_credentials(&head.uri),
+                target: without_credentials(target.map_or("", PathAndQuery::as_str)),
                 headers: request_head(&head.headers),
                 ..RecordedExchange::default()
             },

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{RECORD, exchanges, plain_text};
+use super::{RECORD, exchanges, only_exchange, plain_text, recorded};
 use crate::{
     families::family::{Family, Part, Turn, each},
     harness::{TestGateway, Upstream, prompt, respond},
@@ -268,6 +268,22 @@ async fn credentials_are_never_recorded() {
             assert!(!text.contains(canary), "{canary}");
         }
     }
+}
+
+#[tokio::test]
+async fn the_id_of_a_resumable_upload_is_not_recorded() {
+    let upstream = Upstream::with(|_| respond(200, "application/json", "{}")).await;
+    let config = format!("{RECORD}coverage: {{ allow: [files.create] }}\n");
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let path = "/upload/v1beta/files?upload_id=CANARY&upload_protocol=resumable";
+    let answer = gateway.agent().post(path, "{}").await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+
+    let exchange = only_exchange(recorded(gateway).await);
+
+    let target = "/upload/v1beta/files?upload_protocol=resumable";
+    assert_eq!(exchange.target, target);
+    assert_eq!(exchange.rounds[0].target, target);
 }
 
 #[tokio::test]
