@@ -44,6 +44,10 @@ pub fn compare(
         return result;
     };
     if result.changes.is_empty() && !result.is_stale {
+        let is_masked = !before.exchange.masked.is_empty();
+        if is_masked && has_other_policies(before.exchange, after.exchange, limits.name_rules) {
+            result.unknown.get_or_insert(UnknownReason::Masked);
+        }
         return result;
     }
     result.changes.retain(|change| {
@@ -54,6 +58,23 @@ pub fn compare(
         return Comparison::unknown(caveat);
     }
     result
+}
+
+/// Returns whether a policy that needs more than names ran after the change, and did not run with
+/// the same settings before. Recordings have no runs on chunks without effect, so those on
+/// `AfterModel` do not count.
+fn has_other_policies(
+    before: &RecordedExchange,
+    after: &RecordedExchange,
+    name_rules: &BTreeSet<String>,
+) -> bool {
+    let old = before.events.iter().flat_map(|event| &event.hooks);
+    let definitions: BTreeSet<&str> = old.map(|run| run.definition.as_str()).collect();
+    let events = after.events.iter();
+    let events = events.filter(|event| event.name != EventName::AfterModel.as_str());
+    let runs = events.flat_map(|event| &event.hooks);
+    let mut policies = runs.filter(|run| run.kind == BUILTIN && !name_rules.contains(&run.name));
+    policies.any(|run| !definitions.contains(run.definition.as_str()))
 }
 
 /// Returns the runs of policies and hooks on an event of a round.
@@ -78,7 +99,7 @@ fn is_replaced<'a>(
     other: ComparedExchange<'_>,
     others: impl Iterator<Item = &'a RecordedRun>,
 ) -> bool {
-    if run.kind == BUILTIN {
+    if run.kind == BUILTIN || other.unanswered.is_empty() {
         return false;
     }
     let (unanswered, mut answered): (Vec<_>, Vec<_>) =
@@ -183,9 +204,10 @@ impl Comparer<'_> {
         let depends = |compared: ComparedExchange<'_>, other: ComparedExchange<'_>| {
             let mut ran = runs(compared.exchange, round, name);
             ran.any(|run| {
-                let lacks_answer = is_unanswered(other, run)
-                    || is_replaced(run, other, runs(other.exchange, round, name));
-                acted(run) && lacks_answer || needs_all && is_unanswered(compared, run)
+                let others = || runs(other.exchange, round, name);
+                let lacks_answer =
+                    || is_unanswered(other, run) || is_replaced(run, other, others());
+                acted(run) && lacks_answer() || needs_all && is_unanswered(compared, run)
             })
         };
         depends(self.before, self.after) || depends(self.after, self.before)

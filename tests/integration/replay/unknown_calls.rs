@@ -60,6 +60,30 @@ async fn denials_by_names_count_for_calls_with_masked_texts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn masked_calls_are_unknown_under_another_policy_on_texts() {
+    let calls = [
+        secret_call(Topic::SecretPrompt, "text|ok"),
+        Call::single(Family::Gemini, true, Topic::Text, "ci"),
+    ];
+    let config = |policies: &str| format!("policies: [{policies}]\n");
+    let words = "{ policy: prompt_guard, name: words, deny: [forbidden] }";
+    let recorded = RecordedCalls::record_with(", redact: all", &config(words), calls).await;
+    let keys = "{ policy: prompt_guard, name: keys, deny: [AKIA] }";
+    recorded.write_config("new.yaml", &config(&format!("{words}, {keys}")));
+    recorded.write_config("changed.yaml", &config(&words.replace("forbidden", "AKIA")));
+
+    let same = recorded.report("base.yaml", &[]);
+
+    assert_eq!(same["counts"]["masked"], 1, "{same:#}");
+    assert_eq!(same["counts"]["unchanged"], 2, "{same:#}");
+    for next in ["new.yaml", "changed.yaml"] {
+        let report = recorded.report(next, &[]);
+        assert_eq!(report["unknown"]["masked"], 1, "{report:#}");
+        assert_eq!(report["counts"]["unchanged"], 1, "{report:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn content_after_an_unknown_call_of_the_session_is_stale() {
     let hook = "hooks:
   BeforeTool: [{ hooks: [{ name: slow, command: \"cat > /dev/null; sleep 0.05; echo '{\\\"decision\\\":\\\"deny\\\",\\\"reason\\\":\\\"not here\\\"}'\" }] }]\n";
