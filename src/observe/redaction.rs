@@ -50,6 +50,11 @@ impl<'a> Redactor<'a> {
         }
     }
 
+    /// Returns whether a text has been masked.
+    pub fn has_found(&self) -> bool {
+        !self.found.is_empty()
+    }
+
     /// Returns the number of masked texts by the name of the detector or pattern.
     pub fn found(self) -> BTreeMap<String, u32> {
         let found = self.found.into_iter();

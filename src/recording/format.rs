@@ -158,7 +158,7 @@ pub struct RecordedRun {
     /// SHA-256 of the definition in the config, in hex: equal definitions have equal hashes.
     pub definition: String,
     /// SHA-256 of the input that the hook received, in hex, from `hook_event_name` on: session,
-    /// folder and time are not part of it. Absent for policies.
+    /// folder and time are not part of it. Absent for policies, and if the input has a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
     /// `ok`, `block` or `failed`.

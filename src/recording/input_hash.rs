@@ -10,8 +10,13 @@ const FIRST_FIELD: &[u8] = b"\"hook_event_name\":";
 
 /// Returns the SHA-256 of a hook's input, in hex, without the fields before the event.
 pub fn input_hash(input: &[u8]) -> String {
+    sha256_hex(hashed_part(input))
+}
+
+/// Returns the fields of a hook's input that are hashed, with the end of their object.
+pub(super) fn hashed_part(input: &[u8]) -> &[u8] {
     let start = memmem::find(input, FIRST_FIELD).unwrap_or_default();
-    sha256_hex(input.get(start..).unwrap_or_default())
+    input.get(start..).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::{fmt, io::Read, mem, time::SystemTime};
 
 use bytes::Bytes;
-use http::request::Parts;
+use http::{request::Parts, uri::PathAndQuery};
 use jiff::Timestamp;
 
 use super::{
@@ -11,12 +11,13 @@ use super::{
         AnswerBody, RecordedAnswer, RecordedBody, RecordedChunk, RecordedEvent, RecordedExchange,
         RecordedResponse, RecordedRound,
     },
-    input_hash::input_hash,
+    input_hash::{hashed_part, input_hash},
     memory_budget::{MAX_EXCHANGE_BYTES, ReservedBytes},
     recording_mask::RecordingMask,
     request_head::{request_head, without_credentials},
 };
 use crate::{
+    event::EventName,
     observe::redaction::{Redactor, TooManyStrings},
     timestamp::rfc3339,
 };
@@ -103,12 +104,13 @@ impl WirePiece {
 impl CollectedExchange {
     /// An exchange with this head, which arrived at this time.
     pub(super) fn new(head: &Parts, started: SystemTime, memory: ReservedBytes) -> Self {
+        let target = head.uri.path_and_query();
         Self {
             line: RecordedExchange {
                 v: RecordedExchange::VERSION,
                 time: timestamp(started),
                 method: head.method.to_string(),
-                target: without_credentials(&head.uri),
+                target: without_credentials(target.map_or("", PathAndQuery::as_str)),
                 headers: request_head(&head.headers),
                 ..RecordedExchange::default()
             },
@@ -325,9 +327,12 @@ fn masked_event(
     inputs: &[Bytes],
     redactor: &mut Option<Redactor<'_>>,
 ) -> RecordedEvent {
+    // The input of a chunk may have a part of a secret that chunks split.
+    let is_chunk = event.name == EventName::AfterModel.as_str();
+    let is_split = is_chunk && redactor.as_ref().is_some_and(Redactor::has_found);
     for (run, input) in event.hooks.iter_mut().zip(inputs) {
-        let is_hook = !input.is_empty();
-        run.input = is_hook.then(|| input_hash(input));
+        let is_hashed = !input.is_empty() && !is_split && !has_secret(input, redactor);
+        run.input = is_hashed.then(|| input_hash(input));
     }
     let Some(redactor) = redactor else {
         return event;
@@ -343,6 +348,16 @@ fn masked_event(
         }
     }
     event
+}
+
+/// Returns whether a hook's input has a secret, which could be guessed by the hash of the input.
+fn has_secret(input: &[u8], redactor: &mut Option<Redactor<'_>>) -> bool {
+    let Some(redactor) = redactor else {
+        return false;
+    };
+    let fields = String::from_utf8_lossy(hashed_part(input));
+    let masked = redactor.body(&format!("{{{fields}"), &mut []);
+    !matches!(masked, Ok(None))
 }
 
 /// Decodes a body that begins like a gzip or zstd stream, to at most one byte beyond

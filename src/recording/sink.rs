@@ -14,7 +14,7 @@ use super::{
     },
     raw_exchange::{CollectedExchange, ITEM_BYTES, RawResponse, RawRound, WirePiece},
     recorder::RuleDefinition,
-    request_head::response_head,
+    request_head::{response_head, without_credentials},
 };
 use crate::{
     event::{Action, Caller, EventName, EventOrigin, HookOutput, HookRun},
@@ -139,7 +139,7 @@ impl RecordingSink {
                 if let Some(raw) = self.raw(bytes + target.len()) {
                     raw.rounds.push(RawRound {
                         ms,
-                        target: (*target).to_owned(),
+                        target: without_credentials(target),
                         sent: body.cloned(),
                         response: None,
                     });

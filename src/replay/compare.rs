@@ -15,12 +15,13 @@ use super::{
         Change, ComparedExchange, Comparison, ComparisonLimits, DifferenceKind, UnknownReason,
     },
     decisions::{
-        self, REQUEST, RESPONSE, SubjectDecision, editing_rule, has_output, is_denial, is_one_of,
-        name_or, round_of,
+        self, REQUEST, RESPONSE, SubjectDecision, denying_rule, editing_rule, has_output,
+        is_denial, is_one_of, name_or, round_of,
     },
     redaction::has_hashes,
 };
 use crate::{
+    config::BUILTIN,
     event::EventName,
     recording::{RecordedEvent, RecordedExchange, RecordedRound, RecordedRun},
 };
@@ -43,6 +44,10 @@ pub fn compare(
         return result;
     };
     if result.changes.is_empty() && !result.is_stale {
+        let is_masked = !before.exchange.masked.is_empty();
+        if is_masked && has_other_policies(before.exchange, after.exchange, limits.name_rules) {
+            result.unknown.get_or_insert(UnknownReason::Masked);
+        }
         return result;
     }
     result.changes.retain(|change| {
@@ -55,6 +60,23 @@ pub fn compare(
     result
 }
 
+/// Returns whether a policy that needs more than names ran after the change, and did not run with
+/// the same settings before. Recordings have no runs on chunks without effect, so those on
+/// `AfterModel` do not count.
+fn has_other_policies(
+    before: &RecordedExchange,
+    after: &RecordedExchange,
+    name_rules: &BTreeSet<String>,
+) -> bool {
+    let old = before.events.iter().flat_map(|event| &event.hooks);
+    let definitions: BTreeSet<&str> = old.map(|run| run.definition.as_str()).collect();
+    let events = after.events.iter();
+    let events = events.filter(|event| event.name != EventName::AfterModel.as_str());
+    let runs = events.flat_map(|event| &event.hooks);
+    let mut policies = runs.filter(|run| run.kind == BUILTIN && !name_rules.contains(&run.name));
+    policies.any(|run| !definitions.contains(run.definition.as_str()))
+}
+
 /// Returns the runs of policies and hooks on an event of a round.
 fn runs(
     exchange: &RecordedExchange,
@@ -64,6 +86,26 @@ fn runs(
     let events = exchange.events.iter();
     let same = events.filter(move |event| round_of(event) == round && event.name == name.as_str());
     same.flat_map(|event| &event.hooks)
+}
+
+fn is_unanswered(compared: ComparedExchange<'_>, run: &RecordedRun) -> bool {
+    compared.unanswered.contains(&run.name)
+}
+
+/// Returns whether a hook has no answered run among those of the other exchange on the event, but
+/// another hook could not run there, which may be the same one with another definition.
+fn is_replaced<'a>(
+    run: &RecordedRun,
+    other: ComparedExchange<'_>,
+    others: impl Iterator<Item = &'a RecordedRun>,
+) -> bool {
+    if run.kind == BUILTIN || other.unanswered.is_empty() {
+        return false;
+    }
+    let (unanswered, mut answered): (Vec<_>, Vec<_>) =
+        others.partition(|known| is_unanswered(other, known));
+    answered.retain(|known| known.definition == run.definition);
+    !unanswered.is_empty() && answered.is_empty()
 }
 
 struct Comparer<'a> {
@@ -157,19 +199,18 @@ impl Comparer<'_> {
 
     /// Returns whether an event depends on a hook that could not run.
     fn is_unknown(&self, round: u32, name: EventName) -> bool {
-        let (before, after) = (self.before, self.after);
-        let is_unanswered = |compared: ComparedExchange<'_>, run: &RecordedRun| {
-            compared.unanswered.contains(&run.name)
-        };
         let acted = |run: &RecordedRun| has_output(run) || run.status != "ok";
-        let mut old = runs(before.exchange, round, name);
-        let mut new = runs(after.exchange, round, name);
         let needs_all = self.limits.needs_all_hooks;
-        old.any(|run| {
-            acted(run) && is_unanswered(after, run) || needs_all && is_unanswered(before, run)
-        }) || new.any(|run| {
-            acted(run) && is_unanswered(before, run) || needs_all && is_unanswered(after, run)
-        })
+        let depends = |compared: ComparedExchange<'_>, other: ComparedExchange<'_>| {
+            let mut ran = runs(compared.exchange, round, name);
+            ran.any(|run| {
+                let others = || runs(other.exchange, round, name);
+                let lacks_answer =
+                    || is_unanswered(other, run) || is_replaced(run, other, others());
+                acted(run) && lacks_answer() || needs_all && is_unanswered(compared, run)
+            })
+        };
+        depends(self.before, self.after) || depends(self.after, self.before)
     }
 
     /// Compares what is sent upstream in a round.
@@ -256,19 +297,22 @@ impl Comparer<'_> {
     fn error_change(&self) -> Option<Change> {
         let old = config_error(self.before.exchange);
         let new = config_error(self.after.exchange);
+        let action = self.after.exchange.outcome.action.as_str();
+        let denial = Some(action).filter(|action| is_denial(action));
         let kind = match (old, new) {
             (old, new) if old == new => return None,
             (None, _) => DifferenceKind::NewlyDenied,
-            (_, None) => DifferenceKind::NewlyAllowed,
-            (Some(_), Some(_)) => DifferenceKind::Edited,
+            (_, None) if denial.is_none() => DifferenceKind::NewlyAllowed,
+            (Some(_), _) => DifferenceKind::Edited,
         };
+        let denying = denial.and_then(|_| denying_rule(self.after.exchange));
         Some(Change {
             kind,
             event: "request".to_owned(),
-            rule: new.or(old).unwrap_or_default().to_owned(),
+            rule: new.or(denying).or(old).unwrap_or_default().to_owned(),
             tool: String::new(),
             before: verdict_or_proceed(old.unwrap_or_default()),
-            after: verdict_or_proceed(new.unwrap_or_default()),
+            after: verdict_or_proceed(new.or(denial).unwrap_or_default()),
         })
     }
 }
@@ -532,6 +576,40 @@ mod tests {
             let comparison = compare(before, after, limits(&none));
             assert_eq!(comparison.unknown, Some(UnknownReason::HookNotRecorded));
         }
+    }
+
+    #[test]
+    fn a_decision_of_a_hook_whose_definition_has_changed_is_unknown() {
+        let run = |name: &str, definition: &str, status: &str, verdict: &str| {
+            let mut event = event("BeforeTool", 1, verdict);
+            let hook = &mut event["hooks"][0];
+            (hook["name"], hook["kind"]) = (name.into(), "command".into());
+            (hook["definition"], hook["status"]) = (definition.into(), status.into());
+            event
+        };
+        let denied = run("deny.sh", "a", "block", "deny");
+        let unanswered = run("deny.sh --strict", "b", "ok", "proceed");
+        let mut both = run("renamed", "a", "block", "deny");
+        let others = unanswered["hooks"].as_array().unwrap().clone();
+        both["hooks"].as_array_mut().unwrap().extend(others);
+        let [denied, unanswered, both] =
+            [denied, unanswered, both].map(|event| exchange("complete", &[event]));
+        let (none, strict) = (
+            BTreeSet::new(),
+            BTreeSet::from(["deny.sh --strict".to_owned()]),
+        );
+        let compared = |exchange, unanswered| ComparedExchange {
+            exchange,
+            unanswered,
+        };
+        let (old, new) = (compared(&denied, &none), compared(&unanswered, &strict));
+
+        for (before, after) in [(old, new), (new, old)] {
+            let comparison = compare(before, after, limits(&none));
+            assert_eq!(comparison.unknown, Some(UnknownReason::HookNotRecorded));
+        }
+        let comparison = compare(old, compared(&both, &strict), limits(&none));
+        assert_eq!(comparison.unknown, None);
     }
 
     #[test]

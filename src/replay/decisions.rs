@@ -96,6 +96,13 @@ pub(super) fn name_or<'a>(name: &'a str, unnamed: &'a str) -> &'a str {
     if name.is_empty() { unnamed } else { name }
 }
 
+/// Returns the rule that first denied something; `None` if nothing was denied.
+pub(super) fn denying_rule(exchange: &RecordedExchange) -> Option<&str> {
+    let mut events = exchange.events.iter();
+    let denied = events.find(|event| is_denial(&event.verdict))?;
+    Some(deciding_rule(denied, &denied.verdict))
+}
+
 /// Returns the rule that made the verdict; empty for `proceed`.
 fn deciding_rule<'a>(event: &'a RecordedEvent, verdict: &str) -> &'a str {
     if verdict == "proceed" {

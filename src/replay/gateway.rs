@@ -175,7 +175,7 @@ impl ReplayGateway {
         let mut call = sink.take();
         let asked = std::mem::take(&mut call.asked);
         let exchange = replayed_exchange(recorded, call, &answers, &body);
-        if lacks_body(recorded, &exchange) {
+        if lacks_request(recorded, &exchange) {
             return Err(UnknownReason::RequestNotRecorded);
         }
         Ok(Replayed {
@@ -221,12 +221,14 @@ impl ReplayGateway {
     }
 }
 
-/// Returns whether the body of a call is empty or cut, and `replayed` lacks the rest.
-fn lacks_body(recorded: &RecordedExchange, replayed: &RecordedExchange) -> bool {
+/// Returns whether `replayed` lacks credentials of a refused query, or the rest of a cut body.
+fn lacks_request(recorded: &RecordedExchange, replayed: &RecordedExchange) -> bool {
     let [before, after] = [recorded, replayed].map(|call| call.outcome.error.as_deref());
     let is_empty = || whole_body(recorded).is_some_and(|body| body.is_empty());
-    let bad_json = Some(ErrorReason::BadJson.as_str());
-    before != after && after == bad_json && (is_left(recorded) || before.is_some() && is_empty())
+    let lacks_body = || is_left(recorded) || before.is_some() && is_empty();
+    before != after
+        && (before == Some(ErrorReason::BadQuery.as_str())
+            || after == Some(ErrorReason::BadJson.as_str()) && lacks_body())
 }
 
 /// Returns the body of a request; `None` if it is not recorded, or was not read completely.
@@ -262,10 +264,8 @@ fn header_map(headers: &[(String, String)]) -> HeaderMap {
 
 fn stored_answer(response: &RecordedResponse) -> Result<StoredAnswer, UnknownReason> {
     let pieces = response.chunks.iter().map(|chunk| {
-        let bytes = chunk
-            .bytes
-            .bytes()
-            .ok_or(UnknownReason::AnswerNotRecorded)?;
+        let bytes = chunk.bytes.bytes();
+        let bytes = bytes.ok_or(UnknownReason::AnswerNotRecorded)?;
         Ok(Bytes::from(bytes.into_owned()))
     });
     let pieces: Vec<Bytes> = pieces.collect::<Result<_, _>>()?;

@@ -75,6 +75,8 @@ struct SessionProgress {
     missing: u64,
     /// True if calls are missing that cannot come any more.
     is_incomplete: bool,
+    /// True if the begin of the session is known.
+    has_begun: bool,
 }
 
 impl Default for SessionOrder {
@@ -241,15 +243,16 @@ impl SessionProgress {
         self.end = self.end.max(end);
         if is_late {
             let is_known = self.is_known();
-            self.is_incomplete |= self.missing > 0 && place == 0 && !is_first;
+            let lacks_begin = place == 0 && !is_first && !self.has_begun;
+            self.is_incomplete |= self.missing > 0 && lacks_begin;
             self.missing = self.missing.saturating_sub(1);
             return is_known;
         }
         if is_first {
-            (self.missing, self.is_incomplete) = (0, false);
+            (self.missing, self.is_incomplete, self.has_begun) = (0, false, true);
         } else if place < self.next_place {
             self.is_incomplete |= self.missing > 0;
-            self.missing = 0;
+            self.missing = place;
         } else {
             self.missing = self.missing.saturating_add(place - self.next_place);
             self.is_incomplete |= place == 0;
@@ -372,6 +375,34 @@ mod tests {
         let restarted = [continued(0), continued(1), continued(3), continued(2)];
         let calls = [&calls[..], &restarted].concat();
         assert_eq!(sequential_order(&calls), "a0 a1 a2 a0 a1 a2 a3");
+    }
+
+    #[test]
+    fn the_first_calls_after_a_restart_leave_a_gap_if_they_are_missing() {
+        let continued = |place| ("a", place, "continued");
+        let calls = [("a", 0, "new"), continued(1), continued(2)];
+        let restarted = [continued(1), continued(2), ("a", 0, "new")];
+        let calls = [calls, restarted].concat();
+        assert_eq!(sequential_order(&calls), "a0 a1 a2 a1? a2? a0");
+    }
+
+    #[test]
+    fn calls_after_a_restart_that_overlapped_leave_no_gap() {
+        let mut order = SessionOrder::default();
+        let mut push = |place, match_kind, second| {
+            let calls = order.push(RecordedExchange {
+                time: format!("2026-11-22T00:00:{second:02}.000Z"),
+                ..call("a", place, match_kind)
+            });
+            let known = calls.iter().map(|call| call.caveat.is_none());
+            known.collect::<Vec<_>>()
+        };
+
+        assert_eq!(push(0, "new", 0), [true]);
+        assert_eq!(push(1, "continued", 1), [true]);
+        assert_eq!(push(1, "continued", 11), [false]);
+        assert_eq!(push(0, "continued", 10), [false]);
+        assert_eq!(push(2, "continued", 12), [true]);
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{RECORD, exchanges, plain_text};
+use super::{RECORD, exchanges, only_exchange, plain_text, recorded};
 use crate::{
     families::family::{Family, Part, Turn, each},
-    harness::{TestGateway, Upstream, prompt, respond},
+    harness::{TestGateway, Upstream, hook, prompt, respond},
 };
 
 /// A key in AWS's format, which all detectors mask.
@@ -209,6 +209,57 @@ async fn secrets_of_requests_tools_and_hooks_are_masked() {
 }
 
 #[tokio::test]
+async fn a_hook_input_with_a_secret_has_no_hash() {
+    let upstream = Upstream::mock().await;
+    let hooks = hook::config(&[("BeforeAgent", hook::command("note", "cat > /dev/null"))]);
+    let gateway = TestGateway::start(&upstream, &format!("{RECORD}{hooks}")).await;
+    for text in ["my card is 4111 1111 1111 1111 ok", "my card is lost"] {
+        let answer = gateway.agent().generate("m", &prompt(text)).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+
+    let exchanges = recorded(gateway).await;
+
+    let runs = exchanges
+        .iter()
+        .map(|exchange| &exchange.events[0].hooks[0]);
+    let hashed: Vec<(&str, bool)> = runs
+        .map(|run| (run.name.as_str(), run.input.is_some()))
+        .collect();
+    assert_eq!(hashed, [("note", false), ("note", true)]);
+    assert_eq!(exchanges[0].masked, ["card"]);
+    assert!(exchanges[1].masked.is_empty());
+}
+
+#[tokio::test]
+async fn a_hook_on_chunks_that_split_a_secret_has_no_hash() {
+    let family = Family::Gemini;
+    let (first, second) = SECRET.split_at(10);
+    let answers = vec![
+        vec![Part::text(&["see ", first, second])],
+        vec![Part::text(&["no ", "secret"])],
+    ];
+    let upstream = family.upstream(answers).await;
+    let hooks = hook::config(&[("AfterModel", hook::command("note", "cat > /dev/null"))]);
+    let gateway = family.gateway(&upstream, &format!("{RECORD}{hooks}")).await;
+    for _ in 0..2 {
+        let answer = family.ask(&gateway, true, &[Turn::User("hi")]).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+
+    let exchanges = recorded(gateway).await;
+
+    let [split, whole] = [0, 1].map(|index: usize| {
+        let events = exchanges[index].events.iter();
+        let runs = events.flat_map(|event| &event.hooks);
+        let hashes = runs.map(|run| run.input.is_some());
+        hashes.collect::<Vec<bool>>()
+    });
+    assert!(!split.is_empty() && !split.contains(&true), "{split:?}");
+    assert!(!whole.is_empty() && !whole.contains(&false), "{whole:?}");
+}
+
+#[tokio::test]
 async fn matches_of_redact_policy_patterns_are_masked() {
     let upstream = Upstream::mock().await;
     let policy = "policies: [{ policy: redact, detect: [], patterns: { ticket: 'TICKET-[0-9]{4}' }, on: [answer] }]\n";
@@ -268,6 +319,22 @@ async fn credentials_are_never_recorded() {
             assert!(!text.contains(canary), "{canary}");
         }
     }
+}
+
+#[tokio::test]
+async fn the_id_of_a_resumable_upload_is_not_recorded() {
+    let upstream = Upstream::with(|_| respond(200, "application/json", "{}")).await;
+    let config = format!("{RECORD}coverage: {{ allow: [files.create] }}\n");
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let path = "/upload/v1beta/files?upload_id=CANARY&upload_protocol=resumable";
+    let answer = gateway.agent().post(path, "{}").await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+
+    let exchange = only_exchange(recorded(gateway).await);
+
+    let target = "/upload/v1beta/files?upload_protocol=resumable";
+    assert_eq!(exchange.target, target);
+    assert_eq!(exchange.rounds[0].target, target);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Calls that a recording is not enough for, and what is known of them all the same.
 
-use std::{collections::BTreeMap, io};
+use std::{collections::BTreeMap, fs, io};
 
 use futures_util::{StreamExt, stream};
 use reqwest::Body;
@@ -56,6 +56,30 @@ async fn denials_by_names_count_for_calls_with_masked_texts() {
         let condition = fail_on_of_job(job);
         let (code, _, err) = recorded.replay("next.yaml", &["--fail-on", &condition]);
         assert_eq!(code, 1, "{err}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn masked_calls_are_unknown_under_another_policy_on_texts() {
+    let calls = [
+        secret_call(Topic::SecretPrompt, "text|ok"),
+        Call::single(Family::Gemini, true, Topic::Text, "ci"),
+    ];
+    let config = |policies: &str| format!("policies: [{policies}]\n");
+    let words = "{ policy: prompt_guard, name: words, deny: [forbidden] }";
+    let recorded = RecordedCalls::record_with(", redact: all", &config(words), calls).await;
+    let keys = "{ policy: prompt_guard, name: keys, deny: [AKIA] }";
+    recorded.write_config("new.yaml", &config(&format!("{words}, {keys}")));
+    recorded.write_config("changed.yaml", &config(&words.replace("forbidden", "AKIA")));
+
+    let same = recorded.report("base.yaml", &[]);
+
+    assert_eq!(same["counts"]["masked"], 1, "{same:#}");
+    assert_eq!(same["counts"]["unchanged"], 2, "{same:#}");
+    for next in ["new.yaml", "changed.yaml"] {
+        let report = recorded.report(next, &[]);
+        assert_eq!(report["unknown"]["masked"], 1, "{report:#}");
+        assert_eq!(report["counts"]["unchanged"], 1, "{report:#}");
     }
 }
 
@@ -127,6 +151,58 @@ async fn a_call_that_was_refused_before_its_body_was_read_is_no_edit() {
     assert_eq!(same["counts"]["unchanged"], 1, "{same:#}");
     assert_eq!(passed["counts"]["newly_allowed"], 1, "{passed:#}");
     assert_eq!(guarded["unknown"]["request_not_recorded"], 1, "{guarded:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_was_refused_and_is_denied_now_is_an_edit() {
+    let call = Call::single(Family::Gemini, false, Topic::Text, "ci");
+    let recorded = RecordedCalls::record("", [call]).await;
+    let closed = "upstreams: { openai: { url: \"http://127.0.0.1:9\" } }\n";
+    fs::write(recorded.path().join("closed.yaml"), closed).unwrap();
+    let policies = "policies: [{ policy: model_allow, models: [none] }]\n";
+    recorded.write_config("next.yaml", policies);
+
+    let report = recorded.report("next.yaml", &["--against", "closed.yaml"]);
+
+    assert_eq!(report["counts"]["newly_allowed"], 0, "{report:#}");
+    assert_eq!(report["counts"]["edited"], 1, "{report:#}");
+    assert_eq!(report["rules"]["model_allow"]["edited"], 1, "{report:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_was_refused_for_a_credential_in_its_query_is_unknown() {
+    let send = async |agent: &Agent| {
+        for parameter in ["access_token=T", "upload_protocol=resumable"] {
+            let path = format!("/v1beta/models/m:generateContent?{parameter}");
+            let answer = agent.post(&path, prompt("hello").to_string()).await;
+            let text = answer.text();
+            assert!(text.contains("BAD_QUERY"), "{text}");
+        }
+    };
+    let policies = "policies: [{ policy: model_allow, models: [m] }]\n";
+    let recorded = RecordedCalls::record_requests("", policies, send).await;
+
+    let report = recorded.report("base.yaml", &[]);
+
+    assert_eq!(report["counts"]["newly_allowed"], 0, "{report:#}");
+    assert_eq!(report["unknown"]["request_not_recorded"], 1, "{report:#}");
+    assert_eq!(report["counts"]["unchanged"], 1, "{report:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_denial_of_a_hook_whose_command_has_changed_is_unknown() {
+    let hook = "hooks:
+  BeforeTool: [{ hooks: [{ command: \"cat > /dev/null; echo '{\\\"decision\\\":\\\"deny\\\",\\\"reason\\\":\\\"not here\\\"}'\" }] }]\n";
+    let call = Call::single(Family::Gemini, false, Topic::Look, "ci");
+    let recorded = RecordedCalls::record(hook, [call]).await;
+    recorded.write_config("next.yaml", &hook.replace("cat >", "cat - >"));
+    let arguments: [&[&str]; 2] = [&[], &["--against", "base.yaml"]];
+    for arguments in arguments {
+        let report = recorded.report("next.yaml", arguments);
+
+        assert_eq!(report["counts"]["newly_allowed"], 0, "{report:#}");
+        assert_eq!(report["unknown"]["hook_not_recorded"], 1, "{report:#}");
+    }
 }
 
 /// A model API whose answers never end.
