@@ -287,6 +287,24 @@ fn a_piece_of_json_in_a_text_or_a_thought_is_refused() {
 }
 
 #[test]
+fn only_an_empty_piece_of_a_thought_may_follow_its_signature() {
+    let piece = |text: &str| json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "thinking_delta", "thinking": text } });
+    let mut block = thinking_block(0);
+    block.insert(4, piece(""));
+    let listed = message(std::slice::from_ref(&block), "end_turn");
+    assert_eq!(written_text(&read(&listed)), sse(&listed));
+
+    block.insert(5, piece("more"));
+    let listed = message(&[block], "end_turn");
+    let mut reader = MessageReader::default();
+    let refused = events(&listed)
+        .into_iter()
+        .position(|data| reader.read(data).is_err());
+    // Behind the starts of message and block, two pieces, the signature and the empty piece.
+    assert_eq!(refused, Some(6));
+}
+
+#[test]
 fn events_that_parsers_read_differently_are_refused() {
     let refused = |data: &'static str| {
         MessageReader::default()
