@@ -376,7 +376,7 @@ async fn a_word_of_a_whole_or_buffered_answer_stays_in_front_of_code() {
 async fn a_match_in_a_piece_of_a_clean_text_denies_nothing() {
     let url = ["Clone https://ci-", "bot@git.example.com"];
     let stop = json!({ "finishReason": "STOP" });
-    let chunks = vec![
+    let chunks = [
         chunk(&text_candidate(url[0], &json!({}))),
         chunk(&text_candidate(url[1], &stop)),
     ];
