@@ -44,6 +44,14 @@ struct MaskedChannel {
 }
 
 impl MaskedChannel {
+    fn new(redact: &Redact, format: ResponseFormat, stream: &TextStream) -> Self {
+        let is_json = format == ResponseFormat::Json && *stream == TextStream::Speech;
+        Self {
+            masker: redact.mask.stream(),
+            json: is_json.then(JsonPosition::default),
+        }
+    }
+
     fn mask(&mut self, piece: &str, rest: TextRest) -> String {
         let mut masked = self.masker.push(piece);
         if rest == TextRest::None {
@@ -81,6 +89,15 @@ impl ResponseRedactor {
             found: FoundDetectors::new(),
             reported: 0,
         }
+    }
+
+    /// Returns whether the texts of a stream are searched.
+    fn searches(&self, stream: &TextStream) -> bool {
+        let scope = match stream {
+            TextStream::Speech | TextStream::Thought => RedactionScope::Answer,
+            TextStream::Argument(_) => RedactionScope::ToolCalls,
+        };
+        self.redact.on.contains(&scope)
     }
 }
 
@@ -125,28 +142,32 @@ impl ResponsePolicy for ResponseRedactor {
 
 impl ResponseTextEditor for ResponseRedactor {
     fn edit_piece(&mut self, channel: &TextChannel, text: &str, rest: TextRest) -> Option<String> {
-        let scope = match channel.stream {
-            TextStream::Speech | TextStream::Thought => RedactionScope::Answer,
-            TextStream::Argument(_) => RedactionScope::ToolCalls,
-        };
-        if !self.redact.on.contains(&scope) {
+        if !self.searches(&channel.stream) {
             return None;
         }
         let is_full = self.channels.len() >= MAX_CHANNELS;
-        let is_json = self.format == ResponseFormat::Json && channel.stream == TextStream::Speech;
         let masked = match self.channels.entry(channel.clone()) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(_) if is_full => return Some(OVERFLOW_LABEL.to_owned()),
-            Entry::Vacant(entry) => entry.insert(MaskedChannel {
-                masker: self.redact.mask.stream(),
-                json: is_json.then(JsonPosition::default),
-            }),
+            Entry::Vacant(entry) => {
+                let masked = MaskedChannel::new(&self.redact, self.format, &channel.stream);
+                entry.insert(masked)
+            }
         };
         let edited = masked.mask(text, rest);
         self.found.extend(masked.masker.found());
         if rest == TextRest::None {
             self.channels.remove(channel);
         }
+        (edited != text).then_some(edited)
+    }
+
+    fn edit_alone(&self, stream: &TextStream, text: &str) -> Option<String> {
+        if !self.searches(stream) {
+            return None;
+        }
+        let mut masked = MaskedChannel::new(&self.redact, self.format, stream);
+        let edited = masked.mask(text, TextRest::None);
         (edited != text).then_some(edited)
     }
 

@@ -357,24 +357,26 @@ async fn a_thought_ends_in_front_of_its_signature() {
     assert!(!behind.contains("thinking_delta"), "{behind}");
 }
 
-#[tokio::test]
-async fn an_empty_signature_does_not_end_a_thought() {
-    let delta = |kind: &str, field: &str, text: &str| json!({ "type": "content_block_delta", "index": 0, "delta": { "type": kind, field: text } });
+/// Asks for a stream with a thought of these deltas, as (field, text).
+async fn ask_for_thought(deltas: &[(&str, &str)]) -> Answer {
+    let delta = |(field, text): &(&str, &str)| {
+        let delta = json!({ "type": format!("{field}_delta"), *field: text });
+        json!({ "type": "content_block_delta", "index": 0, "delta": delta })
+    };
     let message = json!({ "id": "m", "type": "message", "role": "assistant", "model": "m",
         "content": [], "stop_reason": null, "usage": { "input_tokens": 1, "output_tokens": 1 } });
-    let events = [
+    let mut events = vec![
         json!({ "type": "message_start", "message": message }),
         json!({ "type": "content_block_start", "index": 0,
             "content_block": { "type": "thinking", "thinking": "", "signature": "" } }),
-        delta("thinking_delta", "thinking", "abc ann@"),
-        delta("signature_delta", "signature", ""),
-        delta("thinking_delta", "thinking", "example.com zz"),
-        delta("signature_delta", "signature", "S"),
+    ];
+    events.extend(deltas.iter().map(delta));
+    events.extend([
         json!({ "type": "content_block_stop", "index": 0 }),
         json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" },
             "usage": { "output_tokens": 2 } }),
         json!({ "type": "message_stop" }),
-    ];
+    ]);
     let named = |event: &Value| {
         format!(
             "event: {}\ndata: {event}\n\n",
@@ -384,11 +386,31 @@ async fn an_empty_signature_does_not_end_a_thought() {
     let stream: String = events.iter().map(named).collect();
     let upstream = Upstream::with(move |_| respond(200, "text/event-stream", stream.clone())).await;
     let gateway = Family::Anthropic.gateway(&upstream, MASK_EMAILS).await;
-
-    let answer = Family::Anthropic
+    Family::Anthropic
         .ask(&gateway, true, &[Turn::User("hi")])
-        .await;
+        .await
+}
+
+#[tokio::test]
+async fn an_empty_signature_does_not_end_a_thought() {
+    let deltas = [
+        ("thinking", "abc ann@"),
+        ("signature", ""),
+        ("thinking", "example.com zz"),
+        ("signature", "S"),
+    ];
+
+    let answer = ask_for_thought(&deltas).await;
 
     let thoughts = Family::Anthropic.parse(true, &answer).thoughts;
     assert_eq!(thoughts, "abc [REDACTED:email] zz");
+}
+
+#[tokio::test]
+async fn an_empty_piece_of_a_thought_may_follow_its_signature() {
+    let deltas = [("thinking", "abc"), ("signature", "S"), ("thinking", "")];
+
+    let answer = ask_for_thought(&deltas).await;
+
+    assert_eq!(Family::Anthropic.parse(true, &answer).thoughts, "abc");
 }

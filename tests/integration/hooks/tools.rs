@@ -129,6 +129,16 @@ async fn a_selection_applies_to_the_functions_of_computer_use() {
             json!({ "mode": "AUTO" }),
             true,
         ),
+        (
+            json!({ "allowedFunctionNames": ["computerUse"] }),
+            json!({ "mode": "AUTO" }),
+            true,
+        ),
+        (
+            json!({ "mode": "ANY", "allowedFunctionNames": ["computerUse"] }),
+            json!({ "mode": "ANY" }),
+            true,
+        ),
     ] {
         let hook = hook::printing("hook", &hook::tools(&selection));
         let hooks = hook::config(&[("BeforeToolSelection", hook)]);

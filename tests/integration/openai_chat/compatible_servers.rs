@@ -521,3 +521,40 @@ async fn a_second_finish_reason_is_sent_as_it_came() {
     let reasons: Vec<String> = reasons.collect();
     assert_eq!(reasons, ["tool_calls", "stop"], "{}", answer.text());
 }
+
+#[tokio::test]
+async fn a_repeated_finish_reason_is_sent_as_it_came() {
+    let guard = "policies: [{ policy: tool_guard, deny: [rm] }]\n";
+    for config in [REDACT, guard] {
+        let mut first = end("stop");
+        first["citations"] = json!(["https://example.com"]);
+        first["choices"][0]["x"] = "y".into();
+        if config == guard {
+            first["choices"][0]["logprobs"] = json!({ "content": [] });
+        }
+        let mut second = end("stop");
+        second["usage"] = json!({ "prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12 });
+        let sent = [event(&json!({ "content": "hi" })), first, second];
+
+        let answer = stream(config, &sent).await;
+
+        assert_eq!(events(&answer), sent);
+    }
+}
+
+#[tokio::test]
+async fn an_edited_call_keeps_its_finish_reason_if_another_follows() {
+    let mut call = call_piece("send", r#"{"to":"a@example.com"}"#);
+    call["id"] = "c".into();
+    let usage = json!({ "prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12 });
+    let mut first = end("tool_calls");
+    first["usage"] = usage.clone();
+    let redact = "policies: [{ policy: redact, detect: [email], on: [tool_calls] }]\n";
+
+    let answer = stream(redact, &[call_event(&json!([call])), first, end("stop")]).await;
+
+    let arguments = r#"{"to":"[REDACTED:email]"}"#.to_owned();
+    assert_eq!(calls(&answer), [("send".to_owned(), arguments)]);
+    assert_eq!(finish_reason(Form::Stream, &answer), "tool_calls");
+    assert_eq!(events(&answer).pop().unwrap()["usage"], usage);
+}

@@ -29,6 +29,12 @@ pub trait ResponseTextEditor {
     /// hold the end of a text back until the next piece.
     fn edit_piece(&mut self, channel: &TextChannel, text: &str, rest: TextRest) -> Option<String>;
 
+    /// Returns the replacement that a whole text has without the texts around it, if it has one.
+    /// Nothing is noted of it, because the result may be discarded.
+    fn edit_alone(&self, _stream: &TextStream, _text: &str) -> Option<String> {
+        None
+    }
+
     /// Returns the replacement of a complete text, if it has one.
     fn edit(&mut self, kind: TextKind, text: &str) -> Option<String>;
 

@@ -37,17 +37,21 @@ impl IncomingBlock {
         })
     }
 
-    /// Adds a piece of a thought. Returns whether the block is one.
+    /// Adds a piece of a thought. Returns whether more of it may follow.
     ///
     /// # Errors
     ///
-    /// Fails behind the signature, since policies have read the thought to its end.
+    /// Fails for a text behind the signature, since policies have read the thought to its end.
     pub fn add_thinking(&mut self, piece: &str) -> Result<bool> {
         match self {
             Self::Thinking {
                 is_signed: true, ..
-            } => Err(field_error("delta", "in front of the signature")),
-            Self::Thinking { text, .. } => {
+            } if !piece.is_empty() => Err(field_error("delta", "in front of the signature")),
+            Self::Thinking {
+                text,
+                is_signed: false,
+                ..
+            } => {
                 append_thinking(text, piece);
                 Ok(true)
             }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::dialect::{
     CallDecision, ReadChunks, ResponseDocument, ResponseTextEditor, TextChannel, TextEnd, TextKind,
-    TextRest, WriteChunks,
+    TextRest, TextStream, WriteChunks,
 };
 
 /// Returns the data of events as the API sends them.
@@ -284,6 +284,24 @@ fn a_piece_of_json_in_a_text_or_a_thought_is_refused() {
     };
     assert!(is_refused(json!({ "type": "text", "text": "" })));
     assert!(is_refused(json!({ "type": "thinking", "thinking": "" })));
+}
+
+#[test]
+fn only_an_empty_piece_of_a_thought_may_follow_its_signature() {
+    let piece = |text: &str| json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "thinking_delta", "thinking": text } });
+    let mut block = thinking_block(0);
+    block.insert(4, piece(""));
+    let listed = message(std::slice::from_ref(&block), "end_turn");
+    assert_eq!(written_text(&read(&listed)), sse(&listed));
+
+    block.insert(5, piece("more"));
+    let listed = message(&[block], "end_turn");
+    let mut reader = MessageReader::default();
+    let refused = events(&listed)
+        .into_iter()
+        .position(|data| reader.read(data).is_err());
+    // Behind the starts of message and block, two pieces, the signature and the empty piece.
+    assert_eq!(refused, Some(6));
 }
 
 #[test]

@@ -14,8 +14,8 @@ use crate::dialect::{
 };
 
 pub const CALLING_CONFIG: &[&str] = &["functionCallingConfig", "function_calling_config"];
-/// Built-in tool whose functions the agent runs.
-const COMPUTER_USE: &[&str] = &["computerUse", "computer_use"];
+/// Built-in tool whose functions the agent runs. Their calls do not name it.
+pub const COMPUTER_USE: &str = "computerUse";
 const ALLOWED_NAMES: &[&str] = &["allowedFunctionNames", "allowed_function_names"];
 
 /// A tool that a request offers to the model.
@@ -36,15 +36,20 @@ impl OfferedTool {
             is_toolset: declaration.has(&[IS_TOOLSET]),
         }))
     }
+
+    /// Returns whether it is the built-in tool whose functions the agent runs.
+    pub fn is_computer_use(&self) -> bool {
+        self.is_toolset && self.name == COMPUTER_USE
+    }
 }
 
 /// Returns the declared functions and toolsets, in order.
 pub fn offered_functions(document: &Document) -> Result<Vec<OfferedTool>> {
     let mut functions = Vec::new();
     for tool in repeated(document, TOOLS)?.unwrap_or_default() {
-        if is_set(&tool, COMPUTER_USE)? && !tool.has(&[SOURCE]) {
+        if is_set(&tool, &[COMPUTER_USE, "computer_use"])? && !tool.has(&[SOURCE]) {
             functions.push(OfferedTool {
-                name: "computerUse".to_owned(),
+                name: COMPUTER_USE.to_owned(),
                 is_toolset: true,
             });
         }

@@ -10,7 +10,7 @@ use crate::{
             fields::TOOL_CONFIG,
             part::FunctionCall,
             request::tool_declarations::{
-                CALLING_CONFIG, OfferedTool, keep_declarations, offered_functions,
+                CALLING_CONFIG, COMPUTER_USE, OfferedTool, keep_declarations, offered_functions,
             },
         },
     },
@@ -21,6 +21,9 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowedFunctions {
     lists: Vec<Vec<String>>,
+    /// Names of the declared functions, if the request offers computer use, to which calls of
+    /// other functions belong.
+    declared: Option<Vec<String>>,
 }
 
 impl AllowedFunctions {
@@ -31,7 +34,13 @@ impl AllowedFunctions {
 
     /// Returns whether a response may make the call: each list has its function or its toolset.
     pub fn includes(&self, call: &FunctionCall) -> bool {
-        let is_on = |names: &Vec<String>| call.names().any(|name| names.iter().any(|n| n == name));
+        let declared = self.declared.as_ref().filter(|_| call.toolset.is_none());
+        let is_declared = declared.is_none_or(|declared| declared.contains(&call.name));
+        let computer_use = (!is_declared).then_some(COMPUTER_USE);
+        let is_on = |names: &Vec<String>| {
+            let mut of_call = call.names().chain(computer_use);
+            of_call.any(|name| names.iter().any(|n| n == name))
+        };
         self.lists.iter().all(is_on)
     }
 
@@ -81,29 +90,43 @@ pub fn write_tool_selection(
         _ if names.is_empty() && !selected.is_empty() => Mode::None,
         mode => mode,
     };
-    let calling = match mode {
-        Mode::Any if !names.is_empty() => {
-            json!({ "mode": mode, "allowedFunctionNames": names })
-        }
-        Mode::Any | Mode::Auto | Mode::None => json!({ "mode": mode }),
+    // The API accepts names with mode `ANY` only, and not those of computer use.
+    let is_listed = mode == Mode::Any && !names.is_empty() && accepts_names(&declared, &names);
+    let calling = if is_listed {
+        json!({ "mode": mode, "allowedFunctionNames": names })
+    } else {
+        json!({ "mode": mode })
     };
     let mut config = document.child(TOOL_CONFIG)?.unwrap_or_default();
     config.set(CALLING_CONFIG, &calling)?;
     document.set_child(TOOL_CONFIG, &config)?;
-    if mode == Mode::Auto && !names.is_empty() {
-        // The API accepts names with mode `ANY` only.
+    if mode != Mode::None && !names.is_empty() && !is_listed {
         let has_members = !names.iter().all(is_declared);
         keep_declarations(document, |function| {
             names.contains(&function.name) || function.is_toolset && has_members
         })?;
     }
     let mut allowed = earlier.clone();
+    if allowed.declared.is_none() && declared.iter().any(OfferedTool::is_computer_use) {
+        let names = declared.iter().map(|function| function.name.clone());
+        allowed.declared = Some(names.collect());
+    }
     match mode {
         Mode::None => allowed.lists.push(Vec::new()),
         Mode::Any | Mode::Auto if names.is_empty() => (),
         Mode::Any | Mode::Auto => allowed.lists.push(names),
     }
     Ok(Some(allowed))
+}
+
+/// Returns whether a request may list names: those of declared functions, or of members of a
+/// toolset of another API.
+fn accepts_names(declared: &[OfferedTool], names: &[String]) -> bool {
+    let is_accepted = |name: &String| {
+        let mut tools = declared.iter().filter(|tool| !tool.is_computer_use());
+        tools.any(|tool| tool.is_toolset || tool.name == *name)
+    };
+    names.iter().all(is_accepted)
 }
 
 #[cfg(test)]
@@ -124,7 +147,10 @@ mod tests {
 
     fn only(names: &[&str]) -> AllowedFunctions {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        AllowedFunctions { lists: vec![names] }
+        AllowedFunctions {
+            lists: vec![names],
+            declared: None,
+        }
     }
 
     const TWO: &str = r#"{"tools":[{"function_declarations":[{"name":"a"},{"name":"b"}]},{"googleSearch":{}},{"functionDeclarations":[{"name":"c"}]}]}"#;
@@ -174,12 +200,41 @@ mod tests {
     }
 
     #[test]
+    fn names_of_computer_use_are_not_listed() {
+        let tools = r#"{"tools":[{"functionDeclarations":[{"name":"a"},{"name":"b"}]},{"computerUse":{}}]}"#;
+        let any = |names: &[&str]| {
+            selected(
+                tools,
+                &json!({ "mode": "ANY", "allowedFunctionNames": names }),
+            )
+        };
+        let (_, text) = any(&["a"]);
+        assert!(text.contains(r#"{"mode":"ANY","allowedFunctionNames":["a"]}"#));
+        let (allowed, text) = any(&["a", "computerUse"]);
+        assert_eq!(
+            text,
+            r#"{"tools":[{"functionDeclarations":[{"name":"a"}]},{"computerUse":{}}],"toolConfig":{"functionCallingConfig":{"mode":"ANY"}}}"#
+        );
+        let allowed = allowed.unwrap();
+        for (name, included) in [("a", true), ("click_at", true), ("b", false)] {
+            let call = FunctionCall {
+                name: name.to_owned(),
+                toolset: None,
+                arguments: Value::Null,
+                is_partial: false,
+            };
+            assert_eq!(allowed.includes(&call), included, "{name}");
+        }
+    }
+
+    #[test]
     fn lists_with_a_toolset_and_with_its_member_both_hold() {
         let tools =
             r#"{"tools":[{"functionDeclarations":[{"name":"screen","hookgateToolset":true}]}]}"#;
         let [screen, click] = ["screen", "click"].map(|name| vec![name.to_owned()]);
         let earlier = AllowedFunctions {
             lists: vec![screen, click],
+            declared: None,
         };
         let mut document = parse_document(Bytes::from(tools)).unwrap();
         let auto = ToolConfig::read(&json!({ "mode": "AUTO" })).unwrap();

@@ -212,12 +212,13 @@ impl CandidateEditor<'_> {
         for part in parts.iter_mut() {
             self.edit_fields(&mut part.document)?;
         }
-        let mut separate = parts.clone();
-        self.edit_texts(parts, TextRest::MayFollow)?;
-        if self.rest == TextRest::None {
+        if self.rest == TextRest::MayFollow {
+            self.edit_texts(parts)?;
+        } else {
+            let separate = self.edited_alone(parts)?;
+            self.edit_texts(parts)?;
             self.release_held_back(parts)?;
             // If no match is in two texts, none of them loses its end to the next.
-            self.edit_texts(&mut separate, TextRest::None)?;
             if joined_texts(&separate) == joined_texts(parts) {
                 *parts = separate;
             }
@@ -226,17 +227,27 @@ impl CandidateEditor<'_> {
         Ok(())
     }
 
-    fn edit_texts(&mut self, parts: &mut [Part], rest: TextRest) -> Result<()> {
+    fn edit_texts(&mut self, parts: &mut [Part]) -> Result<()> {
         for part in parts {
             let Some(text) = &part.text else {
                 continue;
             };
             let channel = self.channel(stream_of(part));
-            if let Some(new) = self.editor.edit_piece(&channel, text, rest) {
+            if let Some(new) = self.editor.edit_piece(&channel, text, TextRest::MayFollow) {
                 *part = part.with_text(&new)?;
             }
         }
         Ok(())
+    }
+
+    /// Returns the parts with each text edited by itself.
+    fn edited_alone(&self, parts: &[Part]) -> Result<Vec<Part>> {
+        let parts = parts.iter().map(|part| {
+            let text = part.text.as_deref();
+            let new = text.and_then(|text| self.editor.edit_alone(&stream_of(part), text));
+            new.map_or_else(|| Ok(part.clone()), |text| part.with_text(&text))
+        });
+        parts.collect()
     }
 
     /// Appends held-back text to the last part of its channel, or inserts it in front of all

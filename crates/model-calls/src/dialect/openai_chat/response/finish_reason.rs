@@ -21,13 +21,17 @@ pub fn write_reason(reason: &str) -> &'static str {
     }
 }
 
+/// Returns whether an answer with this reason ends for its calls.
+pub fn ends_for_calls(reason: &str) -> bool {
+    matches!(reason, "tool_calls" | "function_call")
+}
+
 /// Returns the reason to send: `known` is the model's, `before` and `after` are the reasons of
 /// the content form. An agent runs the calls of an answer that ends for calls, and fails on one
 /// that ends so without any.
 pub fn final_reason<'a>(known: &'a str, before: &str, after: &str, has_calls: bool) -> &'a str {
-    let ends_for_calls = matches!(known, "tool_calls" | "function_call");
     let is_edited = before != after;
-    match (has_calls, ends_for_calls) {
+    match (has_calls, ends_for_calls(known)) {
         (true, true) => known,
         (true, false) if is_edited && after == "STOP" => "tool_calls",
         (false, true) => write_reason(after),

@@ -15,7 +15,7 @@ use crate::dialect::{
         message_parts::{PlacedPart, add_call_ids, call_parts, has_refusal},
         response::{
             envelope::{candidate, numbered_parts, read_envelope},
-            finish_reason::read_reason,
+            finish_reason::{ends_for_calls, read_reason},
             preceding::{Thoughts, add_preceding},
         },
         stream::{
@@ -50,10 +50,8 @@ pub struct HeldChoice {
     /// For each delta, the fields that have no part.
     pub others: Vec<Map<String, Value>>,
     pub collector: CallCollector,
-    /// Reason for the end, and the event that has it.
+    /// Reason for the end, and the last event with one.
     pub finish: Option<(String, Document)>,
-    /// True if a later event repeats the reason.
-    pub ends_again: bool,
 }
 
 impl HeldEvents {
@@ -75,7 +73,7 @@ impl HeldEvents {
                 known.collector.push(&choice.delta)?;
                 join_labels(&mut known.labels, choice.labels);
                 if let Some(reason) = choice.finish_reason {
-                    known.end(reason, &event)?;
+                    known.end(reason, event.clone())?;
                 }
             }
         }
@@ -112,18 +110,21 @@ impl HeldChoice {
             others: Vec::new(),
             collector: CallCollector::default(),
             finish: None,
-            ends_again: false,
         }
     }
 
-    /// Keeps the reason for the end. Of two events with the same, the one with token counts is kept.
-    fn end(&mut self, reason: String, event: &Document) -> Result<()> {
-        let first = self.finish.as_ref();
-        let is_repeated = first.is_some_and(|(first, _)| *first == reason);
-        self.ends_again |= is_repeated;
-        if !is_repeated || is_set(event, USAGE)? {
-            self.finish = Some((reason, event.clone()));
+    /// Keeps the reason for the end, and its event with the token counts of an earlier one. `stop`
+    /// behind a reason that names calls is not kept, because agents may not run them then.
+    fn end(&mut self, mut reason: String, mut event: Document) -> Result<()> {
+        if let Some((known, earlier)) = self.finish.take() {
+            if let (false, Some(usage)) = (is_set(&event, USAGE)?, earlier.bytes_of(USAGE)?) {
+                event.set_bytes(USAGE, usage)?;
+            }
+            if reason == "stop" && ends_for_calls(&known) {
+                reason = known;
+            }
         }
+        self.finish = Some((reason, event));
         Ok(())
     }
 

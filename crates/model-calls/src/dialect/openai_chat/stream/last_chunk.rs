@@ -64,14 +64,14 @@ pub struct LastChoice {
     pub others: Vec<Map<String, Value>>,
     pub calls: ChoiceCalls,
     pub finish: Option<LastFinish>,
-    /// True if the events end the choice once, and every client reads the same calls in them.
+    /// True if every client reads the same calls in the events.
     pub is_regular: bool,
 }
 
 /// The end of a choice.
 pub struct LastFinish {
     event: Document,
-    /// Reason as the model named it.
+    /// Reason as the model named it, maybe in an earlier event.
     known: String,
     /// Reasons of the content form.
     before: String,
@@ -141,7 +141,7 @@ impl LastChoice {
             others: held.others.clone(),
             calls: ChoiceCalls::default(),
             finish: None,
-            is_regular: held.collector.is_regular() && !held.ends_again,
+            is_regular: held.collector.is_regular(),
             template: held.template.clone(),
         };
         choice.add_blocks(&answer)?;
@@ -258,7 +258,7 @@ impl LastFinish {
             document.set(DELTA, &Value::Object(Map::new()))?;
         }
         let reason = final_reason(&self.known, &self.before, &self.after, has_calls);
-        if reason != self.known {
+        if choice.finish_reason.as_deref() != Some(reason) {
             document.set(FINISH_REASON, &reason.into())?;
         }
         if document.is_edited() || count > 1 {

@@ -9,11 +9,11 @@ use serde_json::{Map, Value};
 use crate::dialect::{
     api_dialect::ReadChunks,
     content_form::{AnswerLabels, TextTemplate, remove_labels},
-    document::{Document, add_list, is_set},
+    document::{Document, add_list, integer, is_set},
     error::{DialectError, Result, field_error},
     google::response::document::ResponseDocument,
     openai_chat::{
-        fields::{CHOICES, DELTA, ERROR, MESSAGE, parse},
+        fields::{CHOICES, DELTA, ERROR, FINISH_REASON, INDEX, MESSAGE, parse},
         message_parts::{PartPlace, has_refusal},
         response::{
             answer_objects::{RESPONSE_FIELDS, visit_event},
@@ -58,8 +58,8 @@ pub struct ChatChunkReader {
 #[derive(Debug, Default, Clone, Copy)]
 struct ChoiceProgress {
     pieces: PieceKinds,
-    /// True if it has a finish reason.
-    is_finished: bool,
+    /// Position of the held event with its finish reason.
+    end: Option<usize>,
 }
 
 /// An event that ends an answer.
@@ -85,7 +85,7 @@ impl ChatChunkReader {
             return Ok(None);
         }
         let mut event = parse(data.clone())?;
-        write_standard_form(&mut event, |choice| {
+        let was_whole = write_standard_form(&mut event, |choice| {
             self.choices.get(&choice).map(|progress| progress.pieces)
         })?;
         if event.is_edited() {
@@ -102,6 +102,9 @@ impl ChatChunkReader {
             return self.read_error(&event, &choices, data).map(Some);
         }
         for choice in &choices {
+            if was_whole {
+                self.remove_repeated_end(choice)?;
+            }
             self.note(choice)?;
         }
         if self.opening.is_none() && !choices.is_empty() {
@@ -162,7 +165,8 @@ impl ChatChunkReader {
     /// Fails if the answer was cut off.
     pub fn finish_events(&mut self) -> Result<Option<ReadChunk>> {
         let mut choices = self.choices.values();
-        let has_reasons = !self.choices.is_empty() && choices.all(|progress| progress.is_finished);
+        let has_reasons =
+            !self.choices.is_empty() && choices.all(|progress| progress.end.is_some());
         if self.end.is_none() && !has_reasons {
             let message = "the stream ends without a finish reason";
             return Err(DialectError::Json(message.to_owned()));
@@ -176,10 +180,34 @@ impl ChatChunkReader {
         Ok(Some((chunk.into(), held)))
     }
 
+    /// Removes the finish reason of a choice from its event, if a whole answer behind it repeats
+    /// that.
+    fn remove_repeated_end(&mut self, choice: &EventChoice) -> Result<()> {
+        let progress = self.choices.get(&choice.index);
+        let end = progress.and_then(|progress| progress.end);
+        let Some(data) = end.and_then(|end| self.held.get_mut(end)) else {
+            return Ok(());
+        };
+        let mut event = parse(data.clone())?;
+        let mut position = 0;
+        event.edit_children(CHOICES, |known| {
+            let index = integer(known, INDEX)?.unwrap_or(position);
+            position += 1;
+            if index == choice.index && known.string(FINISH_REASON)? == choice.finish_reason {
+                known.set(FINISH_REASON, &Value::Null)?;
+            }
+            Ok(())
+        })?;
+        *data = event.to_bytes();
+        Ok(())
+    }
+
     fn note(&mut self, choice: &EventChoice) -> Result<()> {
         let progress = self.choices.entry(choice.index).or_default();
         progress.pieces.add(&choice.texts, choice.has_calls);
-        progress.is_finished |= choice.finish_reason.is_some();
+        if choice.finish_reason.is_some() {
+            progress.end = Some(self.held.len());
+        }
         if choice.index == 0 {
             let bytes = self.thoughts.add(&choice.delta)?;
             self.reserve(bytes)?;
@@ -208,7 +236,7 @@ impl ChatChunkReader {
 impl ChoiceProgress {
     /// Returns whether a text has no finish reason, and no call follows it.
     const fn is_open_text(self) -> bool {
-        self.pieces.has_text && !self.pieces.has_calls && !self.is_finished
+        self.pieces.has_text && !self.pieces.has_calls && self.end.is_none()
     }
 }
 

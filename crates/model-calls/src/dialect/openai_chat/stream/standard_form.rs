@@ -59,7 +59,8 @@ impl PieceKinds {
 }
 
 /// Gives an event the form of the API. `known` returns the kinds of pieces that earlier events have
-/// of a choice; `None` if they do not have the choice.
+/// of a choice; `None` if they do not have the choice. Returns whether it was a whole answer behind
+/// its pieces.
 ///
 /// # Errors
 ///
@@ -67,7 +68,7 @@ impl PieceKinds {
 pub fn write_standard_form(
     event: &mut Document,
     known: impl Fn(u64) -> Option<PieceKinds>,
-) -> Result<()> {
+) -> Result<bool> {
     let mut was_whole = false;
     let mut position = 0;
     event.edit_children(CHOICES, |choice| {
@@ -84,7 +85,7 @@ pub fn write_standard_form(
     if was_whole {
         event.set(&["object"], &CHUNK_OBJECT.into())?;
     }
-    Ok(())
+    Ok(was_whole)
 }
 
 /// Writes the only call of a delta as a list (TGI), and removes blocks of thoughts that repeat
