@@ -88,7 +88,10 @@ impl Session {
         let evaluated = &session.state.evaluated;
         let is_end = |prefix| evaluated.contains(&session.prompt_end(prefix));
         session.prompts = session.conversation.prompts(&is_end);
-        let is_decided = |prompt: Fingerprint| session.state.evaluated.contains(&prompt.short());
+        // A summary by the model is listed by its prefix only.
+        let is_decided = |end: &Item| {
+            evaluated.contains(&end.prefix.short()) || evaluated.contains(&end.prompt.short())
+        };
         let (prompts, fingerprinter) = (&session.prompts, &session.fingerprinter);
         let conversation = &mut session.conversation;
         conversation.join_prompts(prompts, fingerprinter, &is_decided);
