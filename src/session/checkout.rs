@@ -48,8 +48,8 @@ pub struct Session {
     store: Arc<SessionStore>,
     /// Fingerprints to index for the session.
     to_index: Vec<Fingerprint>,
-    /// Items with changed notes, by prefix, with their own fingerprint.
-    noted: BTreeMap<u64, u64>,
+    /// Items with changed notes, by prefix, with their own fingerprint and that of their prompt.
+    noted: BTreeMap<u64, [u64; 2]>,
     /// True if the store had the session when the request found it, or has it since.
     is_saved: bool,
     /// Counts the request as active until its response is recorded.
@@ -162,14 +162,13 @@ impl Session {
     /// Returns the note on an item. An item that was moved by a rewritten history has
     /// the note of its former position.
     pub fn note(&self, item: &Item) -> Option<&ItemNote> {
-        let notes = &self.state.notes;
-        let is_moved = || {
-            let is_evaluated = self.state.evaluated.contains(&item.prefix.short());
-            let is_in_last_step = !item.by_model && item.content >= self.last_step;
-            !is_evaluated && (self.role == CallRole::Helper || !is_in_last_step)
-        };
-        let note = notes.get(&item.prefix.short());
-        let note = note.or_else(|| notes.get(&item.own.short()).filter(|_| is_moved()));
+        let (notes, evaluated) = (&self.state.notes, &self.state.evaluated);
+        let prompt = item.prompt.short();
+        let own = notes.get(&item.own.short());
+        // What hooks have decided about another prompt with the same end does not apply.
+        let own = own.filter(|_| !evaluated.contains(&prompt));
+        let moved = || notes.get(&prompt).or(own).filter(|_| self.is_moved(item));
+        let note = notes.get(&item.prefix.short()).or_else(moved);
         note.filter(|note| !note.is_empty())
     }
 
@@ -183,8 +182,9 @@ impl Session {
     /// Returns the note on an item for changing it.
     pub fn note_mut(&mut self, item: &Item) -> &mut ItemNote {
         let note = self.note(item).cloned().unwrap_or_default();
-        let (prefix, own) = (item.prefix.short(), item.own.short());
-        if self.noted.insert(prefix, own).is_none() && item.kind == ItemKind::Result {
+        let prefix = item.prefix.short();
+        let keys = [item.own.short(), item.prompt.short()];
+        if self.noted.insert(prefix, keys).is_none() && item.kind == ItemKind::Result {
             let chain = &self.conversation.chain;
             let replaced = chain.replaced_result(&self.fingerprinter, item.own);
             self.to_index.push(replaced);
@@ -265,11 +265,7 @@ impl Session {
             let end = item.map(|item| self.prompt_end(item.prefix));
             self.state.evaluated.extend(end);
         }
-        for (prefix, own) in &self.noted {
-            if let Some(note) = self.state.notes.get(prefix).cloned() {
-                self.state.notes.insert(*own, note);
-            }
-        }
+        self.copy_notes();
         if self.state.evaluated.len() > MAX_KNOWN_ITEMS {
             self.remove_other_items();
         }
@@ -309,6 +305,27 @@ impl Session {
         }
         self.state.touch(now_ms());
         self.save().await;
+    }
+
+    /// Copies changed notes to the other fingerprints of their items.
+    fn copy_notes(&mut self) {
+        for (prefix, [own, prompt]) in &self.noted {
+            let Some(note) = self.state.notes.get(prefix).cloned() else {
+                continue;
+            };
+            // What hooks have decided about a prompt that consists of this item stays.
+            if !self.state.evaluated.contains(own) {
+                self.state.notes.insert(*own, note.clone());
+            }
+            self.state.notes.insert(*prompt, note);
+        }
+    }
+
+    /// Returns whether decisions about an item may be those of its former position.
+    fn is_moved(&self, item: &Item) -> bool {
+        let is_evaluated = self.state.evaluated.contains(&item.prefix.short());
+        let is_in_last_step = !item.by_model && item.content >= self.last_step;
+        !is_evaluated && (self.role == CallRole::Helper || !is_in_last_step)
     }
 
     /// Returns whether the request has a prompt that no request had before.

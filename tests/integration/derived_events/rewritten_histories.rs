@@ -54,3 +54,63 @@ async fn a_summary_by_the_model_is_no_part_of_the_prompt_behind_it() {
     let received = received_texts(&upstream);
     assert_eq!(received, [summary, "fix the parser", "found it", "go"]);
 }
+
+#[tokio::test]
+async fn a_denied_prompt_of_several_texts_is_inspected_again_if_its_reason_was_too_long_to_keep() {
+    let upstream = Upstream::mock().await;
+    let outputs = r#"{"decision": "deny", "reason": "x" * 600000} if p[:3] == "bad""#;
+    let gate = TestGateway::start(&upstream, &deciding(outputs)).await;
+    let mut chat = Chat::new();
+    for number in 0..5 {
+        let texts = [format!("bad {number}"), format!("please {number}")];
+        chat = chat.user_texts(&texts.each_ref().map(String::as_str));
+        chat.send_in_session(&gate).await;
+        chat = chat.model("no");
+    }
+
+    chat.user("go").send_in_session(&gate).await;
+
+    let received = received_texts(&upstream);
+    assert!(
+        received.iter().all(|text| text == "no" || text == "go"),
+        "{received:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_denial_does_not_apply_to_a_moved_prompt_with_the_same_end() {
+    let upstream = Upstream::mock().await;
+    let gate = denying_gate(&upstream).await;
+    let denied = Chat::new().user_texts(&["bad idea", "continue"]);
+    denied.send_in_session(&gate).await;
+    let allowed = Chat::new().user_texts(&["my file", "continue"]);
+    allowed.send_in_session(&gate).await;
+
+    let rewritten = Chat::with_prompt("summary")
+        .model("A")
+        .user_texts(&["my file", "continue"])
+        .model("B");
+    rewritten.user("go").send_in_session(&gate).await;
+
+    let received = received_texts(&upstream);
+    let all = ["summary", "A", "my file", "continue", "B", "go"];
+    assert_eq!(received, all);
+}
+
+#[tokio::test]
+async fn a_moved_prompt_stays_denied_if_hooks_add_context_to_another_with_the_same_end() {
+    let upstream = Upstream::mock().await;
+    let outputs = r#"{"decision": "deny", "reason": "not that"} if p == "bad idea" else {"hookSpecificOutput": {"additionalContext": "today"}} if "my file" in p"#;
+    let gate = TestGateway::start(&upstream, &deciding(outputs)).await;
+    Chat::with_prompt("bad idea").send_in_session(&gate).await;
+    let with_context = Chat::new().user_texts(&["my file", "bad idea"]);
+    with_context.send_in_session(&gate).await;
+
+    let rewritten = Chat::with_prompt("summary")
+        .model("A")
+        .user("bad idea")
+        .model("not that");
+    rewritten.user("go").send_in_session(&gate).await;
+
+    assert_eq!(received_texts(&upstream), ["summary", "A", "go"]);
+}
