@@ -175,9 +175,9 @@ async fn fire_before_agent(
     let mut budget = YieldBudget::default();
     for (prompt, item) in prompts {
         budget.step().await;
-        let prompt = session.prompt_text(&prompt, history)?;
-        let outcome = turn.fire(BeforeAgent { prompt }).await;
-        let denial = session.moved_denial(&item);
+        let text = session.prompt_text(&prompt, history)?;
+        let outcome = turn.fire(BeforeAgent { prompt: text }).await;
+        let denial = session.moved_denial(&prompt);
         record_prompt(session, &item, outcome.verdict);
         // INVARIANT: no text in front of a denied prompt ends its denial.
         if let Some(denial) = denial {

@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::OwnedMutexGuard;
 
 use super::{
-    conversation::{Conversation, Item, Prompt},
+    conversation::{Conversation, Item, Prompt, prompt_fingerprint},
     fingerprint::{Fingerprint, FingerprintBuildHasher, Fingerprinter},
     in_flight::ActiveRequestGuard,
     response_fingerprint::ResponseFingerprinter,
@@ -28,6 +28,9 @@ pub(super) const MAX_PREFIXES: usize = 8192;
 
 /// Number of items before the new ones whose index entries are renewed.
 const RENEWED_ITEMS: usize = 16;
+
+/// Most items at the end of a prompt that are compared with a denied one.
+const MAX_DENIED_ITEMS: usize = 256;
 
 /// One request's copy of a session. [`Session::save`] merges changes back.
 #[derive(Debug)]
@@ -172,11 +175,20 @@ impl Session {
         note.filter(|note| !note.is_empty())
     }
 
-    /// Returns the note on the last item of a prompt that was denied when it was the whole prompt.
-    pub fn moved_denial(&self, item: &Item) -> Option<ItemNote> {
-        let was_prompt = self.state.evaluated.contains(&item.own.short());
-        let note = self.note(item).filter(|note| note.denied.is_some());
-        note.filter(|_| was_prompt).cloned()
+    /// Returns the note on a denied prompt with which this one ends.
+    pub fn moved_denial(&self, prompt: &Prompt) -> Option<ItemNote> {
+        let items = self.conversation.items.get(prompt.items.clone())?;
+        if self.state.notes.is_empty() || !self.is_moved(items.last()?) {
+            return None;
+        }
+        let oldest = items.len().saturating_sub(MAX_DENIED_ITEMS);
+        (oldest..items.len()).rev().find_map(|start| {
+            let end = prompt_fingerprint(items.get(start..)?, &self.fingerprinter)?;
+            let note = self.state.notes.get(&end.short());
+            let denied = note.filter(|note| note.denied.is_some());
+            let is_prompt = self.state.evaluated.contains(&end.short());
+            denied.filter(|_| is_prompt).cloned()
+        })
     }
 
     /// Returns the note on an item for changing it.

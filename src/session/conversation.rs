@@ -183,6 +183,19 @@ impl Conversation {
     }
 }
 
+/// Returns the fingerprint of a prompt that consists of these items.
+pub(super) fn prompt_fingerprint(
+    items: &[Item],
+    fingerprinter: &Fingerprinter,
+) -> Option<Fingerprint> {
+    let has_request = items.iter().any(|item| !item.kind.is_added());
+    let (last, others) = items.split_last()?;
+    let others = others.iter();
+    let counted = others.filter(|item| !has_request || !item.kind.is_added());
+    let own = counted.chain([last]).map(|item| item.own);
+    own.reduce(|before, own| fingerprinter.fingerprint(&(before, own)))
+}
+
 /// Extends the fingerprints of the items of one prompt.
 fn join_items(
     items: &mut [Item],

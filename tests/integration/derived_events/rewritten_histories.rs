@@ -22,6 +22,26 @@ fn deciding(outputs: &str) -> String {
 }
 
 #[tokio::test]
+async fn a_denied_prompt_of_several_texts_stays_denied_behind_a_text_in_front_of_it() {
+    let in_one_message = Chat::new().user_texts(&["summary", "bad idea", "please"]);
+    let in_two_messages = Chat::with_prompt("summary").user_texts(&["bad idea", "please"]);
+    for chat in [in_one_message, in_two_messages] {
+        let upstream = Upstream::mock().await;
+        let outputs = r#"{"decision": "deny", "reason": "not that"} if p[:3] == "bad""#;
+        let gate = TestGateway::start(&upstream, &deciding(outputs)).await;
+        let denied = Chat::new().user_texts(&["bad idea", "please"]);
+        denied.send_in_session(&gate).await;
+
+        let rewritten = chat.model("not that").user("go");
+        rewritten.send_in_session(&gate).await;
+
+        let seen = ["bad idea\n\nplease", "summary\n\nbad idea\n\nplease", "go"];
+        assert_eq!(log(&gate), seen);
+        assert_eq!(received_texts(&upstream), ["go"]);
+    }
+}
+
+#[tokio::test]
 async fn a_summary_by_the_model_is_no_part_of_the_prompt_behind_it() {
     let summary =
         "The user wants a fix of the parser, and the model has found the cause of the fault.";
