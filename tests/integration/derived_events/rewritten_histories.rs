@@ -42,6 +42,25 @@ async fn a_denied_prompt_of_several_texts_stays_denied_behind_a_text_in_front_of
 }
 
 #[tokio::test]
+async fn a_stop_at_a_denied_prompt_behind_another_text_has_its_own_reason() {
+    let upstream = Upstream::mock().await;
+    let outputs = r#"{"continue": False, "stopReason": "enough"} if "summary" in p else {"decision": "deny", "reason": "not that"} if p[:3] == "bad""#;
+    let gate = TestGateway::start(&upstream, &deciding(outputs)).await;
+    Chat::with_prompt("bad idea").send_in_session(&gate).await;
+
+    let rewritten = Chat::new()
+        .user_texts(&["summary", "bad idea"])
+        .call("read_file", &json!({}))
+        .result("read_file", &json!({ "output": "b" }));
+    let stopped = rewritten.send_in_session(&gate).await;
+    let next = rewritten.answer(&stopped).user("go");
+    next.send_in_session(&gate).await;
+
+    assert_eq!(first_text(&stopped), "enough");
+    assert_eq!(received_texts(&upstream), ["go"]);
+}
+
+#[tokio::test]
 async fn a_summary_by_the_model_is_no_part_of_the_prompt_behind_it() {
     let summary =
         "The user wants a fix of the parser, and the model has found the cause of the fault.";
