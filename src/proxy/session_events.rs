@@ -176,13 +176,16 @@ async fn fire_before_agent(
     let mut budget = YieldBudget::default();
     for (prompt, item) in prompts {
         budget.step().await;
-        let prompt = session.prompt_text(&prompt, history)?;
-        let outcome = turn.fire(BeforeAgent { prompt }).await;
-        let denial = session.moved_denial(&item);
+        let text = session.prompt_text(&prompt, history)?;
+        let outcome = turn.fire(BeforeAgent { prompt: text }).await;
+        let denial = session.moved_denial(&prompt);
         record_prompt(session, &item, outcome.verdict);
         // INVARIANT: no text in front of a denied prompt ends its denial.
         if let Some(denial) = denial {
-            *session.note_mut(&item) = denial;
+            let note = session.note_mut(&item);
+            note.denied = denial.denied;
+            note.response = note.response.take().or(denial.response);
+            note.stopped = note.stopped.take().or(denial.stopped);
         }
     }
     // The turn of the last prompt is the current one, also behind tool results.

@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::OwnedMutexGuard;
 
 use super::{
-    conversation::{Conversation, Item, Prompt},
+    conversation::{Conversation, Item, Prompt, prompt_fingerprint},
     fingerprint::{Fingerprint, FingerprintBuildHasher, Fingerprinter},
     in_flight::ActiveRequestGuard,
     response_fingerprint::ResponseFingerprinter,
@@ -28,6 +28,9 @@ pub(super) const MAX_PREFIXES: usize = 8192;
 
 /// Number of items before the new ones whose index entries are renewed.
 const RENEWED_ITEMS: usize = 16;
+
+/// Most items at the end of a prompt that are compared with a denied one.
+const MAX_DENIED_ITEMS: usize = 256;
 
 /// One request's copy of a session. [`Session::save`] merges changes back.
 #[derive(Debug)]
@@ -48,8 +51,8 @@ pub struct Session {
     store: Arc<SessionStore>,
     /// Fingerprints to index for the session.
     to_index: Vec<Fingerprint>,
-    /// Items with changed notes, by prefix, with their own fingerprint.
-    noted: BTreeMap<u64, u64>,
+    /// Items with changed notes, by prefix, with their own fingerprint and that of their prompt.
+    noted: BTreeMap<u64, [u64; 2]>,
     /// True if the store had the session when the request found it, or has it since.
     is_saved: bool,
     /// Counts the request as active until its response is recorded.
@@ -88,7 +91,10 @@ impl Session {
         let evaluated = &session.state.evaluated;
         let is_end = |prefix| evaluated.contains(&session.prompt_end(prefix));
         session.prompts = session.conversation.prompts(&is_end);
-        let is_decided = |prompt: Fingerprint| session.state.evaluated.contains(&prompt.short());
+        // A summary by the model is listed by its prefix only.
+        let is_decided = |end: &Item| {
+            evaluated.contains(&end.prefix.short()) || evaluated.contains(&end.prompt.short())
+        };
         let (prompts, fingerprinter) = (&session.prompts, &session.fingerprinter);
         let conversation = &mut session.conversation;
         conversation.join_prompts(prompts, fingerprinter, &is_decided);
@@ -159,29 +165,38 @@ impl Session {
     /// Returns the note on an item. An item that was moved by a rewritten history has
     /// the note of its former position.
     pub fn note(&self, item: &Item) -> Option<&ItemNote> {
-        let notes = &self.state.notes;
-        let is_moved = || {
-            let is_evaluated = self.state.evaluated.contains(&item.prefix.short());
-            let is_in_last_step = !item.by_model && item.content >= self.last_step;
-            !is_evaluated && (self.role == CallRole::Helper || !is_in_last_step)
-        };
-        let note = notes.get(&item.prefix.short());
-        let note = note.or_else(|| notes.get(&item.own.short()).filter(|_| is_moved()));
+        let (notes, evaluated) = (&self.state.notes, &self.state.evaluated);
+        let prompt = item.prompt.short();
+        let own = notes.get(&item.own.short());
+        // What hooks have decided about another prompt with the same end does not apply.
+        let own = own.filter(|_| !evaluated.contains(&prompt));
+        let moved = || notes.get(&prompt).or(own).filter(|_| self.is_moved(item));
+        let note = notes.get(&item.prefix.short()).or_else(moved);
         note.filter(|note| !note.is_empty())
     }
 
-    /// Returns the note on the last item of a prompt that was denied when it was the whole prompt.
-    pub fn moved_denial(&self, item: &Item) -> Option<ItemNote> {
-        let was_prompt = self.state.evaluated.contains(&item.own.short());
-        let note = self.note(item).filter(|note| note.denied.is_some());
-        note.filter(|_| was_prompt).cloned()
+    /// Returns the note on a denied prompt with which this one ends.
+    pub fn moved_denial(&self, prompt: &Prompt) -> Option<ItemNote> {
+        let items = self.conversation.items.get(prompt.items.clone())?;
+        if self.state.notes.is_empty() || !self.is_moved(items.last()?) {
+            return None;
+        }
+        let oldest = items.len().saturating_sub(MAX_DENIED_ITEMS);
+        (oldest..items.len()).rev().find_map(|start| {
+            let end = prompt_fingerprint(items.get(start..)?, &self.fingerprinter)?;
+            let note = self.state.notes.get(&end.short());
+            let denied = note.filter(|note| note.denied.is_some());
+            let is_prompt = self.state.evaluated.contains(&end.short());
+            denied.filter(|_| is_prompt).cloned()
+        })
     }
 
     /// Returns the note on an item for changing it.
     pub fn note_mut(&mut self, item: &Item) -> &mut ItemNote {
         let note = self.note(item).cloned().unwrap_or_default();
-        let (prefix, own) = (item.prefix.short(), item.own.short());
-        if self.noted.insert(prefix, own).is_none() && item.kind == ItemKind::Result {
+        let prefix = item.prefix.short();
+        let keys = [item.own.short(), item.prompt.short()];
+        if self.noted.insert(prefix, keys).is_none() && item.kind == ItemKind::Result {
             let chain = &self.conversation.chain;
             let replaced = chain.replaced_result(&self.fingerprinter, item.own);
             self.to_index.push(replaced);
@@ -262,11 +277,7 @@ impl Session {
             let end = item.map(|item| self.prompt_end(item.prefix));
             self.state.evaluated.extend(end);
         }
-        for (prefix, own) in &self.noted {
-            if let Some(note) = self.state.notes.get(prefix).cloned() {
-                self.state.notes.insert(*own, note);
-            }
-        }
+        self.copy_notes();
         if self.state.evaluated.len() > MAX_KNOWN_ITEMS {
             self.remove_other_items();
         }
@@ -306,6 +317,27 @@ impl Session {
         }
         self.state.touch(now_ms());
         self.save().await;
+    }
+
+    /// Copies changed notes to the other fingerprints of their items.
+    fn copy_notes(&mut self) {
+        for (prefix, [own, prompt]) in &self.noted {
+            let Some(note) = self.state.notes.get(prefix).cloned() else {
+                continue;
+            };
+            // What hooks have decided about a prompt that consists of this item stays.
+            if !self.state.evaluated.contains(own) {
+                self.state.notes.insert(*own, note.clone());
+            }
+            self.state.notes.insert(*prompt, note);
+        }
+    }
+
+    /// Returns whether decisions about an item may be those of its former position.
+    fn is_moved(&self, item: &Item) -> bool {
+        let is_evaluated = self.state.evaluated.contains(&item.prefix.short());
+        let is_in_last_step = !item.by_model && item.content >= self.last_step;
+        !is_evaluated && (self.role == CallRole::Helper || !is_in_last_step)
     }
 
     /// Returns whether the request has a prompt that no request had before.

@@ -151,12 +151,12 @@ impl Conversation {
 
     /// Extends the prompt's fingerprint of each item to what is in front of it there, since hooks
     /// decide about the whole. What an agent adds to a request does not count, nor does a content
-    /// that `is_decided` holds for: it was a prompt of its own.
+    /// for whose last item `is_decided` holds: it was a prompt of its own.
     pub(super) fn join_prompts(
         &mut self,
         prompts: &[Prompt],
         fingerprinter: &Fingerprinter,
-        is_decided: &dyn Fn(Fingerprint) -> bool,
+        is_decided: &dyn Fn(&Item) -> bool,
     ) {
         for prompt in prompts {
             let items = self.items.get_mut(prompt.items.clone());
@@ -183,11 +183,24 @@ impl Conversation {
     }
 }
 
+/// Returns the fingerprint of a prompt that consists of these items.
+pub(super) fn prompt_fingerprint(
+    items: &[Item],
+    fingerprinter: &Fingerprinter,
+) -> Option<Fingerprint> {
+    let has_request = items.iter().any(|item| !item.kind.is_added());
+    let (last, others) = items.split_last()?;
+    let others = others.iter();
+    let counted = others.filter(|item| !has_request || !item.kind.is_added());
+    let own = counted.chain([last]).map(|item| item.own);
+    own.reduce(|before, own| fingerprinter.fingerprint(&(before, own)))
+}
+
 /// Extends the fingerprints of the items of one prompt.
 fn join_items(
     items: &mut [Item],
     fingerprinter: &Fingerprinter,
-    is_decided: &dyn Fn(Fingerprint) -> bool,
+    is_decided: &dyn Fn(&Item) -> bool,
 ) {
     let has_request = items.iter().any(|item| !item.kind.is_added());
     let mut before: Option<Fingerprint> = None;
@@ -200,6 +213,6 @@ fn join_items(
                 before = Some(item.prompt);
             }
         }
-        before = before.filter(|_| content.last().is_none_or(|end| !is_decided(end.prompt)));
+        before = before.filter(|_| content.last().is_none_or(|end| !is_decided(end)));
     }
 }

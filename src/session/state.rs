@@ -85,9 +85,9 @@ pub struct SessionState {
     pub last_request: Option<Fingerprint>,
     /// True if the latest conversation ends with a complete response of the model.
     pub answered: bool,
-    /// Items that hooks have evaluated, by prefix and by own fingerprint.
+    /// Items that hooks have evaluated, by prefix and by the fingerprint of their prompt.
     pub evaluated: HashSet<u64, FingerprintBuildHasher>,
-    /// Decisions of hooks about items, by the same fingerprints.
+    /// Decisions of hooks about items, by the same fingerprints and by their own.
     pub notes: HashMap<u64, ItemNote, FingerprintBuildHasher>,
     /// Events that the agent reports itself.
     pub reported: BTreeSet<EventName>,

@@ -149,7 +149,7 @@ impl SessionInfo {
 impl SessionDetails {
     fn new(app: &App, key: &SessionKey, state: &SessionState) -> Self {
         let kept = app.resources.trace.matching(|record| is_of(record, key));
-        // A note is stored for its item's prefix and for the item's own fingerprint.
+        // A note is stored for each fingerprint of its item.
         let mut notes: Vec<&ItemNote> = state.notes.values().collect();
         notes.sort();
         notes.dedup();

@@ -6,6 +6,7 @@ mod calls;
 mod prompts;
 mod results;
 mod retries;
+mod rewritten_histories;
 mod session_end;
 mod session_start;
 

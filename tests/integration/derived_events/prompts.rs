@@ -17,7 +17,7 @@ fn guard(output: &Value) -> String {
     )])
 }
 
-fn first_text(answer: &Value) -> &Value {
+pub(super) fn first_text(answer: &Value) -> &Value {
     &answer["candidates"][0]["content"]["parts"][0]["text"]
 }
 
@@ -209,13 +209,13 @@ async fn helper_calls_of_gemini_cli_start_no_turn() {
 }
 
 /// A gateway with a hook that denies prompts with `bad`.
-async fn denying_gate(upstream: &Upstream) -> TestGateway {
+pub(super) async fn denying_gate(upstream: &Upstream) -> TestGateway {
     let output = json!({ "decision": "deny", "reason": "not that" });
     TestGateway::start(upstream, &guard(&output)).await
 }
 
 /// The texts of the last request that upstream received.
-fn received_texts(upstream: &Upstream) -> Vec<String> {
+pub(super) fn received_texts(upstream: &Upstream) -> Vec<String> {
     let contents = request_contents(upstream).pop().unwrap();
     let parts = contents
         .iter()
