@@ -42,7 +42,9 @@ pub(super) async fn forward(
     let is_delete = context.head.method == Method::DELETE;
     let response = passthrough::forward(context, call, body).await?;
     if is_delete && response.status().is_success() {
-        names.iter().for_each(|name| owners.remove(name));
+        for name in &names {
+            owners.remove(name);
+        }
     }
     Ok(response)
 }
