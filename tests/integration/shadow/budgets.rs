@@ -87,12 +87,12 @@ fn call_of_one_session(topic: Topic) -> Call {
 async fn calls_that_wait_for_a_dropped_one_are_evaluated_after_the_timeouts_of_a_call() {
     let gateway = gateway_with_little_memory().await;
     // There is memory for its request, but not for its answer.
-    let mut lost = call_of_one_session(Topic::Text);
+    let mut large = call_of_one_session(Topic::Text);
     let text = "lorem ipsum ".repeat(8_000);
-    lost.turns[0].1 = format!("hello [[text|{text}]]");
+    large.turns[0].1 = format!("hello [[text|{text}]]");
 
     let [first, last] = [Topic::Text, Topic::Look].map(call_of_one_session);
-    for call in [first, lost, last] {
+    for call in [first, large, last] {
         call.make(&gateway.agent).await;
     }
     let status = gateway.wait_until_evaluated(2).await;
@@ -111,11 +111,11 @@ async fn calls_that_wait_for_a_dropped_one_are_evaluated_after_the_timeouts_of_a
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_behind_one_that_was_dropped_as_it_arrived_is_unknown_where_it_differs() {
     let gateway = gateway_with_little_memory().await;
-    let mut lost = call_of_one_session(Topic::Text);
+    let mut large = call_of_one_session(Topic::Text);
     let text = "lorem ipsum ".repeat(50_000);
-    lost.turns[0].1.insert_str(0, &text);
+    large.turns[0].1.insert_str(0, &text);
 
-    for call in [lost, call_of_one_session(Topic::Look)] {
+    for call in [large, call_of_one_session(Topic::Look)] {
         call.make(&gateway.agent).await;
     }
     let status = gateway.wait_until_evaluated(1).await;
