@@ -252,7 +252,7 @@ async fn a_denial_behind_very_many_edits_is_tested_as_one() {
     let id = answer.header("x-hookgate-request-id");
     let record = gateway.operator().get(&format!("/calls/{id}")).await.json();
 
-    let dropped = record["detail"]["dropped_details"].as_u64();
+    let dropped = record["call"]["detail"]["dropped_details"].as_u64();
     assert!(dropped > Some(0), "{dropped:?}");
     assert!(test.contains("verdict: deny"), "{page}");
     let (code, out) = run_test(gateway.path("").as_path(), &test);

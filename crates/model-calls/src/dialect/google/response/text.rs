@@ -215,11 +215,13 @@ impl CandidateEditor<'_> {
         if self.rest == TextRest::MayFollow {
             self.edit_texts(parts)?;
         } else {
-            let separate = self.edited_alone(parts)?;
+            let separate = [parts.clone(), self.edited_alone(parts)?];
             self.edit_texts(parts)?;
             self.release_held_back(parts)?;
             // If no match is in two texts, none of them loses its end to the next.
-            if joined_texts(&separate) == joined_texts(parts) {
+            let joined = joined_texts(parts);
+            let same = |separate: &Vec<Part>| joined_texts(separate) == joined;
+            if let Some(separate) = separate.into_iter().find(same) {
                 *parts = separate;
             }
         }
