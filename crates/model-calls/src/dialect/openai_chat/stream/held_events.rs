@@ -58,7 +58,7 @@ pub struct HeldChoice {
     pub end_fields: EndFields,
 }
 
-/// Fields of the events that end a choice or have none of its calls, in their latest values.
+/// Fields of the events that end a choice, in their latest values.
 #[derive(Debug, Default)]
 pub struct EndFields {
     event: Document,
@@ -80,13 +80,11 @@ impl HeldEvents {
                 let known = held.choices.entry(choice.index);
                 let known = known.or_insert_with(|| HeldChoice::new(event.clone()));
                 known.others.push(other_fields(&choice)?);
-                if choice.finish_reason.is_some() || !choice.has_calls {
-                    known.end_fields.add(&event, &choice.document)?;
-                }
                 known.texts.extend(choice.texts);
                 known.collector.push(&choice.delta)?;
                 join_labels(&mut known.labels, choice.labels);
                 if let Some(reason) = choice.finish_reason {
+                    known.end_fields.add(&event, &choice.document)?;
                     known.end(reason, event.clone());
                 }
             }
