@@ -207,7 +207,8 @@ impl ReportedTokens {
         self.total().saturating_sub(prompt.unwrap_or_default())
     }
 
-    /// Returns the counts in the form of all APIs; `None` if there are none.
+    /// Returns the counts in the form of all APIs; `None` if there are none, or all are zero: some
+    /// servers begin a stream of Anthropic's API with zeros, and count at its end.
     pub fn usage(self) -> Option<TokenUsage> {
         let input = sum([self.input, self.cache_creation, self.cache_read]);
         let usage = TokenUsage {
@@ -216,7 +217,9 @@ impl ReportedTokens {
             candidates: self.candidates.or(self.output),
             total: self.total.or(sum([input, self.output, None])),
         };
-        (usage != TokenUsage::default()).then_some(usage)
+        let counts = [usage.prompt, usage.cached, usage.candidates, usage.total];
+        let is_counted = counts.into_iter().flatten().any(|count| count > 0);
+        is_counted.then_some(usage)
     }
 }
 
@@ -323,6 +326,7 @@ mod tests {
             "{}",
             r#"{"usage":null}"#,
             r#"{"usage":7}"#,
+            r#"{"usage":{"input_tokens":0,"output_tokens":0}}"#,
             r#"{"usages":{"total_tokens":5}}"#,
             r#"{"usage":{"total_tokens":"#,
             r#"{"usage":{"total_tokens":"x"}}"#,

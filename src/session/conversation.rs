@@ -188,15 +188,12 @@ pub(super) fn prompt_fingerprint(
     items: &[Item],
     fingerprinter: &Fingerprinter,
 ) -> Option<Fingerprint> {
-    let has_request = items.iter().any(|item| !item.kind.is_added());
-    let (last, others) = items.split_last()?;
-    let others = others.iter();
-    let counted = others.filter(|item| !has_request || !item.kind.is_added());
-    let own = counted.chain([last]).map(|item| item.own);
-    own.reduce(|before, own| fingerprinter.fingerprint(&(before, own)))
+    let mut items = items.to_vec();
+    join_items(&mut items, fingerprinter, &|_| false);
+    items.last().map(|item| item.prompt)
 }
 
-/// Extends the fingerprints of the items of one prompt.
+/// Sets the prompt's fingerprint of each item of one prompt.
 fn join_items(
     items: &mut [Item],
     fingerprinter: &Fingerprinter,
@@ -206,9 +203,9 @@ fn join_items(
     let mut before: Option<Fingerprint> = None;
     for content in items.chunk_by_mut(|item, next| item.content == next.content) {
         for item in &mut *content {
-            if let Some(before) = before {
-                item.prompt = fingerprinter.fingerprint(&(before, item.own));
-            }
+            item.prompt = before.map_or(item.own, |before| {
+                fingerprinter.fingerprint(&(before, item.own))
+            });
             if !has_request || !item.kind.is_added() {
                 before = Some(item.prompt);
             }

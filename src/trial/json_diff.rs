@@ -96,7 +96,8 @@ fn is_equal(first: &Value, second: &Value) -> bool {
         return first == second;
     };
     if is_integer(one) && is_integer(other) {
-        return one == other;
+        let are_zero = [one, other].map(Number::as_i64) == [Some(0); 2];
+        return one == other || are_zero;
     }
     match (one.as_f64(), other.as_f64()) {
         (Some(one), Some(other)) => (one - other).abs() <= f64::EPSILON * one.abs(),
@@ -173,6 +174,9 @@ mod tests {
                 false,
             ),
             ("18446744073709551615", "18446744073709551615", true),
+            ("-0", "0", true),
+            ("-0.0", "0", true),
+            ("-0", "1", false),
             ("100", "1e2", true),
             ("1.50", "1.5", true),
             ("1.5", "1.6", false),

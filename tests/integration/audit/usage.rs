@@ -167,6 +167,29 @@ async fn a_refused_answer_is_logged_and_traced_with_its_tokens() {
 }
 
 #[tokio::test]
+async fn a_stream_that_fails_before_its_tokens_are_counted_has_none() {
+    let mut start = events("/v1/messages").swap_remove(0);
+    start["message"]["usage"] = json!({ "input_tokens": 0, "output_tokens": 0 });
+    let error = json!({ "type": "overloaded_error", "message": "later" });
+    let error = json!({ "type": "error", "error": error });
+    let stream = format!("data: {start}\n\ndata: {error}\n\n");
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", stream.clone())).await;
+    let upstreams = "upstreams: { anthropic: { url: \"{upstream}\" } }\n";
+    let messages = json!([{ "role": "user", "content": "hi" }]);
+    let body = json!({ "model": "m", "max_tokens": 9, "messages": messages, "stream": true });
+    for policies in ["", "policies: [{ policy: redact, detect: [aws_key] }]\n"] {
+        let gate = TestGateway::start(&upstream, &format!("{AUDIT}{upstreams}{policies}")).await;
+
+        gate.agent().post("/v1/messages", body.to_string()).await;
+
+        let traced = calls(&gate, "", 1).await;
+        assert_eq!(traced["calls"][0]["tokens"], Value::Null, "{traced:#}");
+        let lines = stop_and_read_log(gate).await;
+        assert_eq!(only(&lines, "outcome")["usage"], Value::Null, "{policies}");
+    }
+}
+
+#[tokio::test]
 async fn the_tokens_of_a_compaction_are_logged_and_counted() {
     let iteration = |kind: &str, input: u64| {
         json!({

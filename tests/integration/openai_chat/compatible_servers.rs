@@ -554,3 +554,44 @@ async fn an_edited_call_keeps_its_finish_reason_if_another_follows() {
     assert_eq!(finish_reason(Form::Stream, &answer), "tool_calls");
     assert_eq!(events(&answer).pop().unwrap()["usage"], usage);
 }
+
+#[tokio::test]
+async fn an_edited_stream_keeps_the_fields_of_the_first_of_two_ends() {
+    let usage = json!({ "prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12 });
+    let mut first = end("stop");
+    first["citations"] = json!(["https://example.com"]);
+    first["usage"] = usage.clone();
+    first["choices"][0]["x"] = "y".into();
+    let mut second = end("stop");
+    second["usage"] = Value::Null;
+    let message = json!({ "role": "assistant", "content": "mail a@example.com" });
+    let mut whole = repetition(&message, "stop");
+    whole.as_object_mut().unwrap().remove("usage");
+    for repeated in [second, whole] {
+        let piece = event(&json!({ "content": "mail a@example.com" }));
+
+        let answer = stream(REDACT, &[piece, first.clone(), repeated]).await;
+
+        assert_eq!(text(Form::Stream, &answer), "mail [REDACTED:email]");
+        assert_eq!(finish_reason(Form::Stream, &answer), "stop");
+        let last = events(&answer).pop().unwrap();
+        assert_eq!(last["citations"], first["citations"], "{last}");
+        assert_eq!(last["usage"], usage, "{last}");
+        assert_eq!(last["choices"][0]["x"], "y", "{last}");
+    }
+}
+
+#[tokio::test]
+async fn the_last_of_two_ends_keeps_its_own_fields() {
+    let [mut first, mut second] = [end("stop"), end("stop")];
+    first["usage"] = json!({ "total_tokens": 11 });
+    second["usage"] = json!({ "total_tokens": 12 });
+    first["choices"][0]["logprobs"] = json!({ "content": [] });
+    let piece = event(&json!({ "content": "mail a@example.com" }));
+
+    let answer = stream(REDACT, &[piece, first, second]).await;
+
+    let last = events(&answer).pop().unwrap();
+    assert_eq!(last["usage"]["total_tokens"], 12, "{last}");
+    assert_eq!(last["choices"][0].get("logprobs"), None, "{last}");
+}

@@ -1,7 +1,7 @@
 //! The events that a reader keeps until the end of an answer: tool calls, finish reasons and
 //! token counts. They are one chunk.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, mem};
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -11,7 +11,7 @@ use crate::dialect::{
     document::{Document, add_list, is_set},
     error::Result,
     openai_chat::{
-        fields::{USAGE, parse},
+        fields::{CHOICES, parse},
         message_parts::{PlacedPart, add_call_ids, call_parts, has_refusal},
         response::{
             envelope::{candidate, numbered_parts, read_envelope},
@@ -27,6 +27,9 @@ use crate::dialect::{
 
 /// Fields of a delta that hold sound, images, and thoughts with their signatures.
 const OTHERS: [&str; 4] = ["audio", "images", "reasoning_details", "thinking_blocks"];
+
+/// Fields of a choice that hold its piece, or the tokens of that.
+const PIECE_FIELDS: &[&str] = &["delta", "logprobs", "token_ids"];
 
 /// The events of the last chunk, read.
 #[derive(Debug, Default)]
@@ -52,6 +55,14 @@ pub struct HeldChoice {
     pub collector: CallCollector,
     /// Reason for the end, and the last event with one.
     pub finish: Option<(String, Document)>,
+    pub end_fields: EndFields,
+}
+
+/// Fields of the events that end a choice, in their latest values.
+#[derive(Debug, Default)]
+pub struct EndFields {
+    event: Document,
+    choice: Document,
 }
 
 impl HeldEvents {
@@ -73,7 +84,8 @@ impl HeldEvents {
                 known.collector.push(&choice.delta)?;
                 join_labels(&mut known.labels, choice.labels);
                 if let Some(reason) = choice.finish_reason {
-                    known.end(reason, event.clone())?;
+                    known.end_fields.add(&event, &choice.document)?;
+                    known.end(reason, event.clone());
                 }
             }
         }
@@ -110,22 +122,20 @@ impl HeldChoice {
             others: Vec::new(),
             collector: CallCollector::default(),
             finish: None,
+            end_fields: EndFields::default(),
         }
     }
 
-    /// Keeps the reason for the end, and its event with the token counts of an earlier one. `stop`
-    /// behind a reason that names calls is not kept, because agents may not run them then.
-    fn end(&mut self, mut reason: String, mut event: Document) -> Result<()> {
-        if let Some((known, earlier)) = self.finish.take() {
-            if let (false, Some(usage)) = (is_set(&event, USAGE)?, earlier.bytes_of(USAGE)?) {
-                event.set_bytes(USAGE, usage)?;
-            }
-            if reason == "stop" && ends_for_calls(&known) {
-                reason = known;
-            }
+    /// Keeps the reason for the end, and its event. `stop` behind a reason that names calls is not
+    /// kept, because agents may not run them then.
+    fn end(&mut self, mut reason: String, event: Document) {
+        if let Some((known, _)) = self.finish.take()
+            && reason == "stop"
+            && ends_for_calls(&known)
+        {
+            reason = known;
         }
         self.finish = Some((reason, event));
-        Ok(())
     }
 
     /// Returns the parts: texts, then calls.
@@ -139,6 +149,31 @@ impl HeldChoice {
         add_call_ids(&mut parts);
         Ok(parts)
     }
+}
+
+impl EndFields {
+    fn add(&mut self, event: &Document, choice: &Document) -> Result<()> {
+        let (event, choice) = (event.clone(), choice.clone());
+        let earlier = mem::replace(self, Self { event, choice });
+        earlier.complete(&mut self.event, &mut self.choice)
+    }
+
+    /// Adds the fields that an event, or the choice in it, does not have.
+    pub fn complete(&self, event: &mut Document, choice: &mut Document) -> Result<()> {
+        add_missing(event, &self.event, CHOICES)?;
+        add_missing(choice, &self.choice, PIECE_FIELDS)
+    }
+}
+
+/// Adds the fields of another document that a document lacks, but for those that are `left_out`.
+fn add_missing(document: &mut Document, other: &Document, left_out: &[&str]) -> Result<()> {
+    for (name, value) in other.fields() {
+        let is_added = *value != *b"null" && !left_out.contains(&&*name);
+        if is_added && !is_set(document, &[&*name]).unwrap_or(true) {
+            document.set_bytes(&[&*name], value)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the fields of a delta that have no part and are no labels.

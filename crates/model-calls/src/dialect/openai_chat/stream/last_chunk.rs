@@ -16,7 +16,7 @@ use crate::dialect::{
         response::{answer::THOUGHT_DETAILS, finish_reason::final_reason},
         stream::{
             event::read_choices,
-            held_events::{HeldChoice, HeldEvents},
+            held_events::{EndFields, HeldChoice, HeldEvents},
             waiting_details::{ThoughtDetail, WaitingDetails, has_text},
         },
         tool_call::{ChoiceCalls, rewrite_call, rewrite_function_call, write_call},
@@ -71,6 +71,7 @@ pub struct LastChoice {
 /// The end of a choice.
 pub struct LastFinish {
     event: Document,
+    fields: EndFields,
     /// Reason as the model named it, maybe in an earlier event.
     known: String,
     /// Reasons of the content form.
@@ -151,6 +152,7 @@ impl LastChoice {
             .zip(reason_after)
             .map(|((known, event), after)| LastFinish {
                 event,
+                fields: held.end_fields,
                 known,
                 before: reason_before.unwrap_or_default(),
                 after,
@@ -244,7 +246,8 @@ impl LastChoice {
 }
 
 impl LastFinish {
-    /// Returns the event that ends the choice.
+    /// Returns the event that ends the choice, with the fields that only other events of the end
+    /// have.
     pub fn to_event(&self, index: u64, has_calls: bool) -> Result<Document> {
         let mut event = self.event.clone();
         let choices = read_choices(&event)?;
@@ -261,6 +264,7 @@ impl LastFinish {
         if choice.finish_reason.as_deref() != Some(reason) {
             document.set(FINISH_REASON, &reason.into())?;
         }
+        self.fields.complete(&mut event, &mut document)?;
         if document.is_edited() || count > 1 {
             event.set_children(CHOICES, [&document])?;
         }

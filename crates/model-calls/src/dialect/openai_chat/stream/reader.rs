@@ -183,6 +183,9 @@ impl ChatChunkReader {
     /// Removes the finish reason of a choice from its event, if a whole answer behind it repeats
     /// that.
     fn remove_repeated_end(&mut self, choice: &EventChoice) -> Result<()> {
+        if choice.finish_reason.is_none() {
+            return Ok(());
+        }
         let progress = self.choices.get(&choice.index);
         let end = progress.and_then(|progress| progress.end);
         let Some(data) = end.and_then(|end| self.held.get_mut(end)) else {
