@@ -238,24 +238,22 @@ impl RevisionStore {
         self.read(&file_name(version))?.ok_or_else(unknown)
     }
 
-    /// Returns all revisions.
+    /// Returns all revisions of the folder.
     ///
     /// # Errors
     ///
     /// Fails if the folder cannot be read.
     pub(super) fn list(&self) -> Result<RevisionList, RevisionError> {
+        let mut list = RevisionList::default();
         let path = &self.0.path;
         let error = |source| RevisionError::Io {
             path: path.clone(),
             source,
         };
         let entries = match fs::read_dir(path) {
-            Err(missing) if missing.kind() == ErrorKind::NotFound => {
-                return Ok(RevisionList::default());
-            }
+            Err(missing) if missing.kind() == ErrorKind::NotFound => return Ok(list),
             entries => entries.map_err(error)?,
         };
-        let mut list = RevisionList::default();
         for entry in entries {
             let name = entry.map_err(error)?.file_name();
             let version = name.to_str().and_then(|name| name.strip_suffix(".json"));

@@ -11,7 +11,7 @@ use crate::{
     config::Config,
     error::{ApiError, ErrorReason},
     hook,
-    state::{App, ReloadError, Snapshot},
+    state::{ActiveRevision, App, ReloadError, Snapshot},
     timestamp::rfc3339,
 };
 
@@ -228,22 +228,7 @@ pub fn applied(app: &App) -> Option<Timestamp> {
 pub fn history(app: &App) -> Result<Vec<StoredRevisionView>, ReloadError> {
     let stored = app.stored_revisions()?;
     let active = app.active_revision();
-    let view = |version: String| {
-        let is = |other: &String| *other == version;
-        let state = match &active {
-            Some(active) if is(&active.revision) => "in use",
-            Some(active) if active.previous.as_ref().is_some_and(is) => "previous",
-            _ => "",
-        };
-        StoredRevisionView {
-            is_file: active.as_ref().is_some_and(|active| is(&active.file)),
-            state,
-            version,
-            applied: String::new(),
-            cause: String::new(),
-            damage: None,
-        }
-    };
+    let view = |version| stored_revision(version, active.as_ref());
     let revisions = stored.revisions.into_iter();
     let revisions = revisions.map(|revision| StoredRevisionView {
         applied: revision.applied,
@@ -256,6 +241,24 @@ pub fn history(app: &App) -> Result<Vec<StoredRevisionView>, ReloadError> {
         ..view(version)
     });
     Ok(revisions.chain(damaged).collect())
+}
+
+/// Returns a stored config that has only its version and state.
+fn stored_revision(version: String, active: Option<&ActiveRevision>) -> StoredRevisionView {
+    let is = |other: &String| *other == version;
+    let state = match active {
+        Some(active) if is(&active.revision) => "in use",
+        Some(active) if active.previous.as_ref().is_some_and(is) => "previous",
+        _ => "",
+    };
+    StoredRevisionView {
+        is_file: active.is_some_and(|active| is(&active.file)),
+        state,
+        version,
+        applied: String::new(),
+        cause: String::new(),
+        damage: None,
+    }
 }
 
 /// Returns the difference of two revisions, each by its number or its version. Blocks.
