@@ -31,7 +31,7 @@ pub use self::{
     recordings::{ShadowAction, ShadowError, ShadowRequest, ShadowSlot, ShadowStatus},
     replay_input::ReplayInput,
     resources::{AppResources, end_tasks},
-    revision_store::{ActiveRevision, RevisionError, StoredRevision},
+    revision_store::{ActiveRevision, RevisionError, RevisionList, StoredRevision},
     revisions::{ConfigRevision, RefusedReload, ReloadCause, ReloadError},
     rollout_progress::{Proportion, RolloutStatus},
     session_expiry::expire_sessions,

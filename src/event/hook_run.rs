@@ -79,7 +79,7 @@ pub struct RefusedCall {
 }
 
 /// Source of an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EventOrigin {
     /// Reported by the agent.
     Reported,
@@ -87,6 +87,7 @@ pub enum EventOrigin {
     /// there.
     Derived,
     /// A model call itself.
+    #[default]
     ModelCall,
 }
 

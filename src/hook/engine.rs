@@ -214,6 +214,7 @@ impl Engine {
         let policies = self.table.policies(event);
         let mut plan = plan(policies, &[], self.only.as_ref(), conditions);
         plan.policies = plan.policies_of_second_pass();
+        plan.set_origin(first.origin);
         plan.set_second_pass(&first.policies);
         plan
     }

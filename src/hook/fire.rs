@@ -47,10 +47,7 @@ impl Engine {
         let wants_input = scope.recorder.needs(SinkNeed::Inputs);
         let input = wants_input.then(|| serde_json::to_vec(&event).unwrap_or_default());
         let mut plan = self.plan(E::NAME, scope, ConditionSubject::Event(event.as_event()));
-        let is_reported = origin == EventOrigin::Reported;
-        if !is_reported {
-            plan.exclude_call_policies();
-        }
+        plan.set_origin(origin);
         let mut runs = self.run_policies(&mut plan, scope, &mut event);
         let policy_runs = runs.len();
         let before_hooks = event.clone();
@@ -63,8 +60,6 @@ impl Engine {
         if hooks_changed || !is_refused && plan.needs_second_pass(&runs) {
             let subject = ConditionSubject::Event(event.as_event());
             let mut plan = self.plan_second_pass(&plan, E::NAME, scope, subject);
-            plan.policies
-                .retain(|policy| is_reported || !policy.inspects_calls);
             // A refusal may have texts for the conversation, too.
             let edited = mask_added(&plan, E::NAME, &mut runs);
             if !is_refused {

@@ -17,7 +17,7 @@ use crate::{
     condition::EvalError,
     config::{FailureMode, HookView},
     dialect::Detail,
-    event::{DiagnosticCode, EventName, HookRun, RuleId, SkipReason},
+    event::{DiagnosticCode, EventName, EventOrigin, HookRun, RuleId, SkipReason},
     observe::recorder::PlanSummary,
     policy::InspectionPass,
 };
@@ -40,8 +40,8 @@ pub struct Plan {
     inspected: Option<Vec<RuleId>>,
     /// Policies that were selected anew after an edit of another one.
     added: Vec<RuleId>,
-    /// Reason why policies that inspect model calls do not run, if there is one.
-    no_call_policies: Option<SkipReason>,
+    /// Source of the event.
+    pub(super) origin: EventOrigin,
     /// Policies and hooks that do not run, and why.
     pub(super) skipped: Vec<(RuleId, SkipReason)>,
     /// True if its hook is called for a proof, although the last one failed.
@@ -196,10 +196,10 @@ impl Plan {
 
     /// Takes over the hooks of a later selection, and the policies of which the condition did not
     /// hold before. INVARIANT: a policy that was selected runs.
-    pub(super) fn reselect(&mut self, selected: Self) {
+    pub(super) fn reselect(&mut self, mut selected: Self) {
+        selected.set_origin(self.origin);
         let was_skipped = |policy: &Arc<ConfiguredPolicy>| {
             self.skipped.contains(&(policy.rule, SkipReason::Condition))
-                && !(self.no_call_policies.is_some() && policy.inspects_calls)
         };
         let added = selected.policies.into_iter().filter(was_skipped);
         let added: Vec<_> = added.collect();
@@ -216,14 +216,15 @@ impl Plan {
         self.skipped.retain(|(rule, _)| listed.insert(*rule));
     }
 
-    /// Skips the policies that inspect model calls.
-    pub(super) fn exclude_call_policies(&mut self) {
-        let reason = SkipReason::InspectsCalls;
-        self.no_call_policies = Some(reason);
-        let skipped = self.policies.iter().filter(|policy| policy.inspects_calls);
-        self.skipped
-            .extend(skipped.map(|policy| (policy.rule, reason)));
-        self.policies.retain(|policy| !policy.inspects_calls);
+    /// Sets the source of the event. Policies that inspect model calls are skipped on derived
+    /// events.
+    pub(super) fn set_origin(&mut self, origin: EventOrigin) {
+        self.origin = origin;
+        if origin == EventOrigin::Derived {
+            let skipped = self.policies.extract_if(.., |policy| policy.inspects_calls);
+            let skipped = skipped.map(|policy| (policy.rule, SkipReason::InspectsCalls));
+            self.skipped.extend(skipped);
+        }
     }
 
     fn select_group(

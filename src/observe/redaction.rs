@@ -63,6 +63,12 @@ impl<'a> Redactor<'a> {
             .collect()
     }
 
+    /// Returns whether something in a body would be masked, or it has too many strings. Nothing is
+    /// counted.
+    pub fn finds(&self, body: &str) -> bool {
+        !matches!(Self::new(self.mask).body(body, &mut []), Ok(None))
+    }
+
     /// Masks a text by itself.
     pub fn text(&mut self, text: &mut String) {
         if let Some(masked) = self.mask.mask(text) {

@@ -331,7 +331,7 @@ fn masked_event(
     let is_chunk = event.name == EventName::AfterModel.as_str();
     let is_split = is_chunk && redactor.as_ref().is_some_and(Redactor::has_found);
     for (run, input) in event.hooks.iter_mut().zip(inputs) {
-        let is_hashed = !input.is_empty() && !is_split && !has_secret(input, redactor);
+        let is_hashed = !input.is_empty() && !is_split && !has_secret(input, redactor.as_ref());
         run.input = is_hashed.then(|| input_hash(input));
     }
     let Some(redactor) = redactor else {
@@ -351,13 +351,11 @@ fn masked_event(
 }
 
 /// Returns whether a hook's input has a secret, which could be guessed by the hash of the input.
-fn has_secret(input: &[u8], redactor: &mut Option<Redactor<'_>>) -> bool {
-    let Some(redactor) = redactor else {
-        return false;
-    };
-    let fields = String::from_utf8_lossy(hashed_part(input));
-    let masked = redactor.body(&format!("{{{fields}"), &mut []);
-    !matches!(masked, Ok(None))
+fn has_secret(input: &[u8], redactor: Option<&Redactor<'_>>) -> bool {
+    redactor.is_some_and(|redactor| {
+        let fields = String::from_utf8_lossy(hashed_part(input));
+        redactor.finds(&format!("{{{fields}"))
+    })
 }
 
 /// Decodes a body that begins like a gzip or zstd stream, to at most one byte beyond

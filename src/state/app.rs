@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use super::{
     config_source::{ConfigInput, ConfigSource},
     resources::{AppResources, end_tasks},
-    revision_store::{ActiveRevision, RevisionError, StoredRevision},
+    revision_store::{ActiveRevision, RevisionError, RevisionList, StoredRevision},
     revisions::{self, ConfigRevision, RefusedReload, ReloadCause, ReloadError, Revisions},
     snapshot::{BuildError, Snapshot},
 };
@@ -211,7 +211,7 @@ impl App {
     /// # Errors
     ///
     /// Fails if none are kept, or if they cannot be read.
-    pub fn stored_revisions(&self) -> Result<Vec<StoredRevision>, ReloadError> {
+    pub fn stored_revisions(&self) -> Result<RevisionList, ReloadError> {
         Ok(self.source()?.history()?)
     }
 

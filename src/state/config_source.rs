@@ -15,7 +15,8 @@ use std::{
 
 pub use self::{read_files::ReadFiles, source_error::SourceError};
 use super::revision_store::{
-    ActiveRevision, FolderLock, RevisionError, RevisionStore, StoredRevision, is_version,
+    ActiveRevision, FolderLock, RevisionError, RevisionList, RevisionStore, StoredRevision,
+    is_version,
 };
 use crate::{
     audit_log::PromotionRecord,
@@ -317,12 +318,13 @@ impl ConfigSource {
     /// # Errors
     ///
     /// Fails if none are kept, or if they cannot be read.
-    pub(super) fn history(&self) -> Result<Vec<StoredRevision>, RevisionError> {
+    pub(super) fn history(&self) -> Result<RevisionList, RevisionError> {
         let (state, store) = self.state_and_store()?;
-        let mut revisions = store.list()?;
+        let mut list = store.list()?;
         let active = state.active.map(|active| active.revision);
-        revisions.sort_by_key(|revision| active.as_ref() != Some(&revision.version));
-        Ok(revisions)
+        let is_other = |revision: &StoredRevision| active.as_ref() != Some(&revision.version);
+        list.revisions.sort_by_key(is_other);
+        Ok(list)
     }
 
     /// Locks the folder of revisions, unless this process has locked it before.

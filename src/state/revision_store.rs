@@ -56,6 +56,15 @@ pub struct StoredRevision {
     pub(super) files: Arc<ConfigFiles>,
 }
 
+/// The revisions of a folder.
+#[derive(Debug, Default)]
+pub struct RevisionList {
+    /// Those that can be read, newest first.
+    pub revisions: Vec<StoredRevision>,
+    /// Versions of the others, and why they cannot be read.
+    pub damaged: Vec<(String, RevisionError)>,
+}
+
 /// The revision in use, and what it depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActiveRevision {
@@ -206,7 +215,7 @@ impl RevisionStore {
             files: Arc::clone(&config.texts),
         };
         self.write(&file_name(&revision.version), &revision)?;
-        let revisions = self.list()?;
+        let RevisionList { revisions, .. } = self.list()?;
         let old = revisions.iter().skip(self.0.keep);
         let is_needed = |version: &str| version == config.version || needed.contains(&version);
         for revision in old.filter(|revision| !is_needed(&revision.version)) {
@@ -229,35 +238,40 @@ impl RevisionStore {
         self.read(&file_name(version))?.ok_or_else(unknown)
     }
 
-    /// Returns all revisions that can be read, newest first.
+    /// Returns all revisions of the folder.
     ///
     /// # Errors
     ///
     /// Fails if the folder cannot be read.
-    pub(super) fn list(&self) -> Result<Vec<StoredRevision>, RevisionError> {
+    pub(super) fn list(&self) -> Result<RevisionList, RevisionError> {
+        let mut list = RevisionList::default();
         let path = &self.0.path;
         let error = |source| RevisionError::Io {
             path: path.clone(),
             source,
         };
         let entries = match fs::read_dir(path) {
-            Err(missing) if missing.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(missing) if missing.kind() == ErrorKind::NotFound => return Ok(list),
             entries => entries.map_err(error)?,
         };
-        let mut revisions: Vec<StoredRevision> = Vec::new();
         for entry in entries {
             let name = entry.map_err(error)?.file_name();
             let version = name.to_str().and_then(|name| name.strip_suffix(".json"));
-            if let Some(version) = version.filter(|version| is_version(version)) {
-                match self.load(version) {
-                    Ok(revision) => revisions.push(revision),
-                    // Those that are needed are loaded by their versions.
-                    Err(error) => tracing::warn!(%error, "stored revision skipped"),
+            let Some(version) = version.filter(|version| is_version(version)) else {
+                continue;
+            };
+            match self.load(version) {
+                Ok(revision) => list.revisions.push(revision),
+                // Those that are needed are loaded by their versions.
+                Err(error) => {
+                    tracing::warn!(%error, "stored revision skipped");
+                    list.damaged.push((version.to_owned(), error));
                 }
             }
         }
-        revisions.sort_by(|one, other| other.applied.cmp(&one.applied));
-        Ok(revisions)
+        list.revisions
+            .sort_by(|one, other| other.applied.cmp(&one.applied));
+        Ok(list)
     }
 
     /// Returns the error for a revision whose files have another version.

@@ -11,7 +11,7 @@ use crate::{
     config::Config,
     error::{ApiError, ErrorReason},
     hook,
-    state::{App, ReloadError, Snapshot},
+    state::{ActiveRevision, App, ReloadError, Snapshot},
     timestamp::rfc3339,
 };
 
@@ -84,14 +84,17 @@ pub struct RevisionView {
 pub struct StoredRevisionView {
     /// Version of the config, as in the decision log.
     pub version: String,
-    /// Time at which it was last taken into use: RFC 3339 in UTC.
+    /// Time at which it was last taken into use: RFC 3339 in UTC. Empty if it is damaged.
     pub applied: String,
-    /// Reason why it was taken into use.
+    /// Reason why it was taken into use; empty if it is damaged.
     pub cause: String,
     /// `in use`, `previous` for that of a rollback, or empty.
     pub state: &'static str,
     /// True if it is that of the config file.
     pub is_file: bool,
+    /// Reason why its file cannot be read, if it is damaged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
 }
 
 /// Rollout of another config to a share of the sessions.
@@ -216,30 +219,46 @@ pub fn applied(app: &App) -> Option<Timestamp> {
     app.revisions().first().map(|revision| revision.applied)
 }
 
-/// Returns the stored configs: that in use first, the others by their time, newest first. Blocks.
+/// Returns the stored configs: that in use first, the others by their time, newest first, damaged
+/// ones last. Blocks.
 ///
 /// # Errors
 ///
-/// Fails if none are kept, or if they cannot be read.
+/// Fails if none are kept, or if their folder cannot be read.
 pub fn history(app: &App) -> Result<Vec<StoredRevisionView>, ReloadError> {
     let stored = app.stored_revisions()?;
     let active = app.active_revision();
-    let revisions = stored.into_iter().map(|revision| {
-        let is = |version: &String| *version == revision.version;
-        let state = match &active {
-            Some(active) if is(&active.revision) => "in use",
-            Some(active) if active.previous.as_ref().is_some_and(is) => "previous",
-            _ => "",
-        };
-        StoredRevisionView {
-            is_file: active.as_ref().is_some_and(|active| is(&active.file)),
-            state,
-            version: revision.version,
-            applied: revision.applied,
-            cause: revision.cause,
-        }
+    let view = |version| stored_revision(version, active.as_ref());
+    let revisions = stored.revisions.into_iter();
+    let revisions = revisions.map(|revision| StoredRevisionView {
+        applied: revision.applied,
+        cause: revision.cause,
+        ..view(revision.version)
     });
-    Ok(revisions.collect())
+    let damaged = stored.damaged.into_iter();
+    let damaged = damaged.map(|(version, error)| StoredRevisionView {
+        damage: Some(error.to_string()),
+        ..view(version)
+    });
+    Ok(revisions.chain(damaged).collect())
+}
+
+/// Returns a stored config that has only its version and state.
+fn stored_revision(version: String, active: Option<&ActiveRevision>) -> StoredRevisionView {
+    let is = |other: &String| *other == version;
+    let state = match active {
+        Some(active) if is(&active.revision) => "in use",
+        Some(active) if active.previous.as_ref().is_some_and(is) => "previous",
+        _ => "",
+    };
+    StoredRevisionView {
+        is_file: active.is_some_and(|active| is(&active.file)),
+        state,
+        version,
+        applied: String::new(),
+        cause: String::new(),
+        damage: None,
+    }
 }
 
 /// Returns the difference of two revisions, each by its number or its version. Blocks.

@@ -101,6 +101,8 @@ fn headers(api: Api, call: &CallRecord) -> Map<String, Value> {
     let detail = call.detail.as_ref();
     let sub_agent = detail.and_then(|detail| detail.sub_agent.as_deref());
     let sub_agent = sub_agent.map(|name| json!({ "agent_name": name }).to_string());
+    // A header that is read as text has no other characters.
+    let is_visible = |text: &String| text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     let found = detail.and_then(|detail| detail.session_match);
     let is_named = found.is_some_and(|found| found.source != SessionSource::History.as_str());
     let headers = [
@@ -108,8 +110,7 @@ fn headers(api: Api, call: &CallRecord) -> Map<String, Value> {
         (key, (!call.caller.is_empty()).then_some(value)),
         ("user-agent", agent),
         (SESSION_HEADER, is_named.then(|| call.session.to_string())),
-        // A header has no other characters.
-        (SUB_AGENT_HEADER, sub_agent.filter(|name| name.is_ascii())),
+        (SUB_AGENT_HEADER, sub_agent.filter(is_visible)),
     ];
     let headers = headers.into_iter();
     let present = headers.filter_map(|(name, value)| Some((name.to_owned(), json!(value?))));

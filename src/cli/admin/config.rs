@@ -30,7 +30,7 @@ pub(in crate::cli) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// List the revisions that are kept, that in use first, the others by their time
+    /// List the kept revisions: that in use first, the others by their time, damaged ones last
     #[command(
         after_help = "Example: hookgate config history --url http://127.0.0.1:8788 --token-file admin.token"
     )]
@@ -129,10 +129,12 @@ fn print_history(history: &Value) -> Result<(), Failure> {
     for revision in history.as_array().into_iter().flatten() {
         let is_file = revision.get("is_file").and_then(Value::as_bool);
         let file = is_file.unwrap_or_default().then_some("config file");
-        let marks = [text(revision, "state"), file.unwrap_or_default()];
-        let marks: Vec<&str> = marks.into_iter().filter(|mark| !mark.is_empty()).collect();
+        let damage = text(revision, "damage");
+        let damage = (!damage.is_empty()).then(|| format!("damaged: {damage}"));
+        let marks = [Some(text(revision, "state")), file, damage.as_deref()].into_iter();
+        let marks: Vec<&str> = marks.flatten().filter(|mark| !mark.is_empty()).collect();
         let line = format!(
-            "{}  {}  {:<24}  {}",
+            "{}  {:<24}  {:<24}  {}",
             text(revision, "version"),
             text(revision, "applied"),
             text(revision, "cause"),

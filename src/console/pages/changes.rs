@@ -187,9 +187,13 @@ fn kept_revisions(
                 th scope="row" { code { (revision.version) } }
                 td.nowrap { (revision.applied) }
                 td { (revision.cause) }
-                td { (revision.state) @if revision.is_file { " (config file)" } }
                 td {
-                    @if revision.version != in_use {
+                    (revision.state)
+                    @if revision.is_file { " (config file)" }
+                    @if let Some(damage) = &revision.damage { " damaged: " (damage) }
+                }
+                td {
+                    @if revision.version != in_use && revision.damage.is_none() {
                         a href={ "/console/config?from=" (in_use) "&to=" (revision.version) "#difference" }
                             aria-label={ "Compare " (revision.version) } { "Compare" }
                         @if is_operator {

@@ -403,6 +403,25 @@ async fn a_test_of_a_policy_that_was_removed_has_a_note() {
 }
 
 #[tokio::test]
+async fn a_test_has_no_name_of_a_sub_agent_that_no_header_can_have() {
+    let config = format!("{CONTENT}policies: [{{ policy: prompt_guard, deny: [aurora] }}]\n");
+    let upstream = Upstream::mock().await;
+    let gateway = gateway_with_file(&upstream, &config).await;
+    let agent = gateway
+        .agent()
+        .sending("session-id", "s-1")
+        .sending("thread-id", "t-1")
+        .sending("x-codex-turn-metadata", r#"{"agent_name":"/root/a\u007f"}"#);
+
+    let answer = agent.generate("m", &prompt("aurora")).await;
+    let (test, _) = test_of(&gateway, &answer).await;
+
+    assert!(!test.contains("x-codex-turn-metadata"), "{test}");
+    let (code, out) = run_test(gateway.path("").as_path(), &test);
+    assert_eq!(code, 0, "{out}\n{test}");
+}
+
+#[tokio::test]
 async fn a_test_of_a_sub_agent_has_its_name_and_session() {
     let hook = json!({ "type": "command", "command": "echo no >&2; exit 2" });
     let settings = json!({ "hooks": { "SubagentStop": [{ "hooks": [hook] }] } }).to_string();

@@ -232,6 +232,23 @@ async fn a_hook_input_with_a_secret_has_no_hash() {
 }
 
 #[tokio::test]
+async fn a_match_in_the_input_of_a_hook_is_not_listed_as_masked() {
+    let upstream = Upstream::mock().await;
+    let policy = "policies: [{ policy: redact, detect: [], patterns: { field: hook_event_name }, on: [answer] }]\n";
+    let hooks = hook::config(&[("BeforeAgent", hook::command("note", "cat > /dev/null"))]);
+    let gateway = TestGateway::start(&upstream, &format!("{RECORD}{policy}{hooks}")).await;
+    let answer = gateway.agent().generate("m", &prompt("hi")).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+
+    let exchange = only_exchange(recorded(gateway).await);
+
+    let mut runs = exchange.events.iter().flat_map(|event| &event.hooks);
+    let run = runs.find(|run| run.name == "note").unwrap();
+    assert_eq!(run.input, None);
+    assert!(exchange.masked.is_empty(), "{:?}", exchange.masked);
+}
+
+#[tokio::test]
 async fn a_hook_on_chunks_that_split_a_secret_has_no_hash() {
     let family = Family::Gemini;
     let (first, second) = SECRET.split_at(10);

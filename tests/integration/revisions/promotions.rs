@@ -390,12 +390,34 @@ async fn a_damaged_old_revision_blocks_nothing() {
     let history = gateway.operator.get("/config/history").await.json();
     gateway.restart();
 
-    assert_eq!(history.as_array().unwrap().len(), 3, "{history:#}");
+    assert_eq!(history.as_array().unwrap().len(), 4, "{history:#}");
+    assert_eq!(history[3]["version"], apple.as_str());
     assert!(gateway.denies("damson").await);
     let (code, _, errors) = gateway.run_config_command(&["promote", &banana]);
     assert_eq!(code, 0, "{errors}");
     let (code, _, _) = gateway.run_config_command(&["promote", &apple]);
     assert_ne!(code, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revision_that_cannot_be_read_is_listed_as_damaged() {
+    let gateway = RevisionGateway::start("apple").await;
+    let apple = gateway.version().await;
+    let banana = gateway.edit("banana").await;
+    fs::write(gateway.path(&format!("revisions/{apple}.json")), "{\"ver").unwrap();
+
+    let (_, history, _) = gateway.run_config_command(&["history"]);
+    let address = gateway.operator.base.strip_prefix("http://").unwrap();
+    let browser = Browser::at_address(address.parse().unwrap());
+    let page = browser.get("/console/changes").await.html;
+
+    let lines: Vec<&str> = history.lines().collect();
+    assert_eq!(lines.len(), 2, "{history}");
+    assert!(lines[0].starts_with(&banana), "{history}");
+    let damaged = lines[1].starts_with(&apple) && lines[1].contains("previous, damaged: ");
+    assert!(damaged, "{history}");
+    assert!(page.contains("previous damaged: "), "{page}");
+    assert!(!page.contains(&format!("Promote {apple}")), "{page}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
