@@ -23,7 +23,7 @@ use crate::{
 
 pub(super) const EXAMPLES: &str = "Examples:
   In a settings.json of gemini-cli:
-  { \"type\": \"command\", \"name\": \"hookgate\", \"command\": \"hookgate forward --url http://hookgate.example:8787\" }
+  { \"type\": \"command\", \"name\": \"hookgate\", \"command\": \"hookgate forward --url http://hookgate.example:8787\", \"timeout\": 75000 }
   In a settings.json of Claude Code:
   { \"type\": \"command\", \"command\": \"hookgate forward --protocol claude --url http://hookgate.example:8787\" }";
 
@@ -49,8 +49,9 @@ pub(super) struct ForwardArgs {
     /// Path of a file with the caller's key, if the gateway requires one
     #[arg(long, value_name = "PATH")]
     key_file: Option<PathBuf>,
-    /// Timeout of the request, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 60_000)]
+    /// Timeout of the request, in milliseconds: longer than that of the gateway's hooks, and
+    /// shorter than that of the agent
+    #[arg(long, value_name = "MS", default_value_t = 65_000)]
     timeout: u64,
     /// Effect of a failure to reach the gateway
     #[arg(long, value_name = "MODE", default_value = "open")]
