@@ -21,7 +21,7 @@ mod reference;
 mod replay;
 mod runtime;
 mod serve;
-mod service_url;
+mod service_arguments;
 mod test;
 
 use std::{env, process::ExitCode};

@@ -8,7 +8,9 @@ use reqwest::{Certificate, Response};
 use serde::Serialize;
 use url::Url;
 
-use super::{failure::Failure, output::print, runtime::block_on, service_url::ServiceUrlParser};
+use super::{
+    failure::Failure, output::print, runtime::block_on, service_arguments::ServiceUrlParser,
+};
 use crate::{
     middleware::RequestId,
     service_client::{client_builder, root_cause},

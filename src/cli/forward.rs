@@ -3,9 +3,8 @@
 
 use std::{
     ffi::OsString,
-    fs,
     io::{self, Read},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
     time::Duration,
 };
@@ -14,7 +13,12 @@ use clap::{Args, ValueEnum};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use url::Url;
 
-use super::{failure::Failure, output::print, runtime::block_on, service_url::ServiceUrlParser};
+use super::{
+    failure::Failure,
+    output::print,
+    runtime::block_on,
+    service_arguments::{ServiceUrlParser, read_token},
+};
 use crate::{
     auth,
     protocol::{AgentReport, ReportingAgent},
@@ -23,7 +27,7 @@ use crate::{
 
 pub(super) const EXAMPLES: &str = "Examples:
   In a settings.json of gemini-cli:
-  { \"type\": \"command\", \"name\": \"hookgate\", \"command\": \"hookgate forward --url http://hookgate.example:8787\" }
+  { \"type\": \"command\", \"name\": \"hookgate\", \"command\": \"hookgate forward --url http://hookgate.example:8787\", \"timeout\": 75000 }
   In a settings.json of Claude Code:
   { \"type\": \"command\", \"command\": \"hookgate forward --protocol claude --url http://hookgate.example:8787\" }";
 
@@ -49,8 +53,9 @@ pub(super) struct ForwardArgs {
     /// Path of a file with the caller's key, if the gateway requires one
     #[arg(long, value_name = "PATH")]
     key_file: Option<PathBuf>,
-    /// Timeout of the request, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 60_000)]
+    /// Timeout of the request, in milliseconds: longer than that of the gateway's hooks, and
+    /// shorter than that of the agent
+    #[arg(long, value_name = "MS", default_value_t = 65_000)]
     timeout: u64,
     /// Effect of a failure to reach the gateway
     #[arg(long, value_name = "MODE", default_value = "open")]
@@ -159,7 +164,10 @@ impl ForwardArgs {
         let json = HeaderValue::from_static("application/json");
         let mut headers = HeaderMap::from_iter([(header::CONTENT_TYPE, json)]);
         if let Some(file) = &self.key_file {
-            headers.insert(auth::KEY_HEADER, key(file)?);
+            let key = read_token(file, "key file")?;
+            let mut key = HeaderValue::try_from(key).map_err(Failure::of)?;
+            key.set_sensitive(true);
+            headers.insert(auth::KEY_HEADER, key);
         }
         Ok(headers)
     }
@@ -203,16 +211,4 @@ impl ForwardArgs {
         let gateway = self.url.origin().ascii_serialization();
         Failure::Failed(format!("the gateway at {gateway} {why}"))
     }
-}
-
-/// Reads the key from a file.
-fn key(file: &Path) -> Result<HeaderValue, Failure> {
-    let failed = |why: String| Failure::Failed(format!("the key file `{}` {why}", file.display()));
-    let text = fs::read_to_string(file);
-    let text = text.map_err(|error| failed(format!("cannot be read: {error}")))?;
-    let key = HeaderValue::from_str(text.trim()).ok();
-    let key = key.filter(|key| !key.is_empty());
-    let mut key = key.ok_or_else(|| failed("contains no valid key".to_owned()))?;
-    key.set_sensitive(true);
-    Ok(key)
 }

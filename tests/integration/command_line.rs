@@ -182,6 +182,7 @@ fn failures_name_their_file_and_the_address_of_the_gateway() {
     fs::write(&file, "one\ntwo\n").unwrap();
     let file = file.to_str().unwrap();
     let lines = failure(&[&history[..], &["--token-file", file]].concat());
+    let empty = failure(&[&history[..], &["--token-file", "/dev/null"]].concat());
     let project = failure(&["doctor", "--project", "none"]);
     let log = failure(&["audit", "verify", "none.jsonl"]);
 
@@ -193,6 +194,8 @@ fn failures_name_their_file_and_the_address_of_the_gateway() {
     assert!(token.contains("`none.token` cannot be read"), "{token}");
     let expected = "two.token` must be one line of ASCII without white space";
     assert!(lines.contains(expected), "{lines}");
+    let expected = "`/dev/null` must be one line";
+    assert!(empty.contains(expected), "{empty}");
     assert!(project.contains(&format!("`none`: {missing}")), "{project}");
     assert!(log.contains("none.jsonl") && log.contains(missing), "{log}");
 }
@@ -227,7 +230,8 @@ fn a_key_file_of_forward_without_a_key_is_named() {
         stderr
     };
 
-    let expected = format!("hookgate: the key file `{file}` contains no valid key\n");
+    let wrong = "must be one line of ASCII without white space";
+    let expected = format!("hookgate: the key file `{file}` {wrong}\n");
     assert_eq!(forward(file), expected);
     assert!(forward("none.key").contains("`none.key` cannot be read"));
 }

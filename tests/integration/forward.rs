@@ -580,27 +580,67 @@ async fn keywords_of_later_releases_of_an_agent_are_reported_as_known_ones() {
     }
 }
 
+/// The hooks of each settings file in `config/agents`, with its path.
+fn hooks_of_agents() -> Vec<(String, Value)> {
+    let files = fs::read_dir("config/agents").unwrap();
+    let files = files.map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "json")
+    });
+    let hooks = files.map(|path| {
+        let settings: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        (path.display().to_string(), settings["hooks"].clone())
+    });
+    hooks.collect()
+}
+
 #[test]
 fn settings_files_for_agents_have_valid_forward_commands() {
-    let mut files = 0;
-    for entry in fs::read_dir("config/agents").unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_none_or(|extension| extension != "json") {
-            continue;
-        }
-        let settings: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-        let hooks = settings["hooks"].as_object().unwrap();
+    let files = hooks_of_agents();
+    assert_eq!(files.len(), 6);
+    for (path, hooks) in files {
+        let hooks = hooks.as_object().unwrap();
         let tool = ["BeforeTool", "PreToolUse"].map(|event| hooks.contains_key(event));
-        assert!(tool.contains(&true), "{}", path.display());
+        assert!(tool.contains(&true), "{path}");
         for group in hooks.values().flat_map(|groups| groups.as_array().unwrap()) {
             let command = group["hooks"][0]["command"].as_str().unwrap();
             let words: Vec<&str> = command.split(' ').skip(1).chain(["--help"]).collect();
             let (code, ..) = run(&words, Path::new("."));
             assert_eq!(code, 0, "{command}");
         }
-        files += 1;
     }
-    assert_eq!(files, 6);
+}
+
+#[test]
+fn forward_waits_longer_than_a_hook_and_shorter_than_the_agent() {
+    let (_, help, _) = run(&["forward", "--help"], Path::new("."));
+    let (_, help) = help.split_once("--timeout <MS>").unwrap();
+    let (_, default) = help.split_once("[default: ").unwrap();
+    let (default, _) = default.split_once(']').unwrap();
+    let forward: u64 = default.parse().unwrap();
+    let schema: Value = serde_json::from_str(include_str!("../../config/schema.json")).unwrap();
+    let hook = &schema["$defs"]["HookDefaults"]["properties"]["timeout"]["default"];
+
+    assert!(hook.as_u64().unwrap() < forward);
+    for (path, hooks) in hooks_of_agents() {
+        for (event, groups) in hooks.as_object().unwrap() {
+            // The gateway responds to this event before its hooks have run.
+            if event == "SessionEnd" {
+                continue;
+            }
+            let hook = &groups[0]["hooks"][0];
+            let timeout = hook["timeout"].as_u64().unwrap();
+            // Claude Code and Codex count seconds, gemini-cli and its forks milliseconds.
+            let command = hook["command"].as_str().unwrap();
+            let unit = if command.contains("--protocol") {
+                1000
+            } else {
+                1
+            };
+            assert!(forward < timeout * unit, "{path}: {event}");
+        }
+    }
 }
 
 #[tokio::test]

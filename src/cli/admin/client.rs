@@ -1,6 +1,6 @@
 //! Client of the admin API of a running gateway.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use reqwest::{Method, RequestBuilder, StatusCode};
@@ -8,7 +8,11 @@ use serde_json::Value;
 use url::Url;
 
 use crate::{
-    cli::{failure::Failure, runtime::block_on, service_url::ServiceUrlParser},
+    cli::{
+        failure::Failure,
+        runtime::block_on,
+        service_arguments::{ServiceUrlParser, read_token},
+    },
     error::ErrorReason,
     error_chain::with_sources,
     service_client::{client_builder, error_message, read_body},
@@ -60,19 +64,7 @@ impl AdminArgs {
         let client = client.map_err(|error| self.unreachable(error))?;
         let mut request = client.request(method, format!("{base}{path}"));
         if let Some(file) = &self.token_file {
-            let token = fs::read_to_string(file).map_err(|error| {
-                let file = file.display();
-                Failure::Failed(format!("the admin token `{file}` cannot be read: {error}"))
-            })?;
-            let token = token.trim();
-            if token.contains(|char: char| !char.is_ascii_graphic()) {
-                let file = file.display();
-                let message = format!(
-                    "the admin token `{file}` must be one line of ASCII without white space"
-                );
-                return Err(Failure::Failed(message));
-            }
-            request = request.bearer_auth(token);
+            request = request.bearer_auth(read_token(file, "admin token")?);
         }
         if let Some((content_type, body)) = body {
             request = request.header("content-type", content_type).body(body);

@@ -34,7 +34,7 @@ const VERDICTS: [&str; 13] = [
 /// Filters of records. A record must match all of them.
 #[derive(Debug, Args)]
 pub(super) struct RecordFilter {
-    /// Only records of this caller: its name, or the first digits of its key hash
+    /// Only records of this caller: its name, or at least 8 digits of its key hash
     #[arg(long)]
     caller: Option<String>,
     /// Only records of this session

@@ -1,13 +1,18 @@
 //! `hookgate bundle push`: publishes a bundle by HTTP PUT.
 
-use std::{env, fs, path::PathBuf, time::Duration};
+use std::{env, path::PathBuf, time::Duration};
 
 use clap::Args;
 use url::Url;
 
 use super::files::read_bundle;
 use crate::{
-    cli::{failure::Failure, output::print, runtime::block_on, service_url::ServiceUrlParser},
+    cli::{
+        failure::Failure,
+        output::print,
+        runtime::block_on,
+        service_arguments::{ServiceUrlParser, read_token, valid_token},
+    },
     service_client::{client_builder, root_cause},
 };
 
@@ -35,8 +40,12 @@ impl PushArgs {
         let bundle = read_bundle(&self.bundle)?;
         let bytes = bundle.to_bytes().map_err(Failure::of)?;
         let token = match &self.token_file {
-            Some(path) => Some(fs::read_to_string(path).map_err(|error| Failure::at(path, error))?),
-            None => env::var(TOKEN).ok(),
+            Some(path) => Some(read_token(path, "token file")?),
+            None => {
+                let text = env::var(TOKEN).ok().filter(|text| !text.is_empty());
+                let token = text.map(|text| valid_token(&text, &format!("variable `{TOKEN}`")));
+                token.transpose()?
+            }
         };
         let client = client_builder().timeout(PUSH_TIMEOUT).build();
         let client = client.map_err(Failure::of)?;
@@ -46,7 +55,7 @@ impl PushArgs {
             .header("content-type", "application/gzip")
             .body(bytes);
         if let Some(token) = token {
-            request = request.bearer_auth(token.trim());
+            request = request.bearer_auth(token);
         }
         block_on(async {
             let response = request.send().await;

@@ -268,6 +268,49 @@ fn push_sends_a_token_and_fails_on_an_error_status() {
 }
 
 #[test]
+fn push_refuses_a_token_that_is_not_one_line() {
+    let folder = folder();
+    assert_eq!(build(folder.path(), &[]).0, 0);
+    fs::write(folder.path().join("token"), "one\ntwo\n").unwrap();
+    fs::write(folder.path().join("empty"), "\n").unwrap();
+    let wrong = "must be one line of ASCII without white space";
+
+    for (arguments, variable, source) in [
+        (&["--token-file", "token"][..], "", "token file `token`"),
+        (&["--token-file", "empty"], "", "token file `empty`"),
+        (&[], "one\ntwo", "variable `HOOKGATE_BUNDLE_TOKEN`"),
+    ] {
+        let output = hookgate(&["bundle", "push", "prod.tar.gz", "http://127.0.0.1:1/x"])
+            .args(arguments)
+            .env("HOOKGATE_BUNDLE_TOKEN", variable)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(err, format!("hookgate: the {source} {wrong}\n"));
+    }
+}
+
+#[test]
+fn push_sends_no_token_if_the_variable_is_empty() {
+    let folder = folder();
+    assert_eq!(build(folder.path(), &[]).0, 0);
+    let server = OneRequest::start(201);
+
+    let output = hookgate(&["bundle", "push", "prod.tar.gz", &server.url])
+        .env("HOOKGATE_BUNDLE_TOKEN", "")
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+
+    assert!(output.status.success(), "{output:?}");
+    let (head, _) = server.request.join().unwrap();
+    assert!(!head.contains("authorization"), "{head}");
+}
+
+#[test]
 fn a_push_that_fails_names_the_server_and_the_cause() {
     let folder = folder();
     assert_eq!(build(folder.path(), &[]).0, 0);
