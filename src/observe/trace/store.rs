@@ -5,6 +5,7 @@ pub mod denials;
 pub mod masking;
 pub mod memory;
 pub mod pages;
+pub mod raw_body;
 pub mod ring;
 pub mod subscription;
 pub mod watched;
