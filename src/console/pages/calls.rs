@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::{
     auth::AdminPrincipal,
     console::{
-        call_row::{COLUMNS, CallRow, LIST, models, short_time},
+        call_row::{COLUMNS, CallRow, LIST, caller, models, short_time},
         form::FormFields,
         format::{duration, with_code, with_parameter},
         page::{Page, header_cell},
@@ -179,7 +179,7 @@ fn in_flight_row(call: &InFlightCall) -> Markup {
             td.number { (duration(call.elapsed_us.into())) }
             td { (call.method) }
             td { (models(&call.requested_model, &call.model)) }
-            td { (call.caller) }
+            td { (caller(&call.caller, &call.caller_key)) }
             td { (call.session) }
             td { (call.action) }
             td {

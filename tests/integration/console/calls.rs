@@ -1,7 +1,10 @@
 //! Console pages of calls: list, live tail, timeline, content, denials, and tests generated from
 //! denials.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 
@@ -848,6 +851,43 @@ async fn denials_by_caller_count_callers_that_a_group_does_not_list() {
     assert!(list.contains(of_list), "{list}");
     let of_group = "?caller=caller-0&amp;rule=prompt_guard\"";
     assert!(page.contains(of_group), "{page}");
+}
+
+#[tokio::test]
+async fn denials_show_callers_without_a_name_by_their_keys() {
+    let upstream = Upstream::mock().await;
+    let policy = "policies: [{ policy: prompt_guard, deny: [aurora] }]\n";
+    let gateway = TestGateway::start(&upstream, policy).await;
+    let agent = gateway.agent();
+    let with_key = |key: &str| gateway.agent().sending("x-goog-api-key", key);
+    for agent in [agent, with_key("k1"), with_key("k2")] {
+        agent.generate("m", &prompt("aurora")).await;
+    }
+    let browser = Browser::at(&gateway);
+    wait_for_rows(&browser, "", 3).await;
+
+    let calls = gateway.operator().get("/calls").await.json();
+    let denials = gateway.operator().get("/denials").await.json();
+    let page = browser.get("/console/denials").await.html;
+
+    let calls = calls["calls"].as_array().unwrap();
+    let keys = calls.iter().map(|call| call["caller_key"].as_str());
+    let keys: BTreeSet<&str> = keys.map(Option::unwrap).collect();
+    assert_eq!(keys.len(), 3, "{calls:#?}");
+    let expected: Value = keys.iter().map(|key| (*key, 1)).collect();
+    assert_eq!(denials["groups"][0]["callers"], expected, "{denials:#}");
+    for key in keys {
+        let name = if key.is_empty() {
+            "without authentication"
+        } else {
+            key
+        };
+        let query = format!("?caller={key}&verdict=deny");
+        let address = format!("/console/calls{query}").replace('&', "&amp;");
+        let link = format!("<a href=\"{address}\">{name}</a> × 1");
+        assert!(page.contains(&link), "{link}: {page}");
+        wait_for_rows(&browser, &query, 1).await;
+    }
 }
 
 #[tokio::test]

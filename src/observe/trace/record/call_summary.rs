@@ -37,6 +37,8 @@ pub struct CallSummary<'a> {
     pub hooks_us: u64,
     /// Name of the caller; empty without authentication.
     pub caller: &'a str,
+    /// First digits of the caller's key; empty without a credential.
+    pub caller_key: &'a str,
     /// `User-Agent` of the request.
     pub agent: &'a str,
     /// Session of the request; empty if unknown.
@@ -116,6 +118,7 @@ impl CallRecord {
             duration_us: self.duration_us,
             hooks_us: detail.map_or(0, |detail| detail.times.hooks_us),
             caller: &self.caller,
+            caller_key: &self.caller_key,
             agent: &self.agent,
             session: &self.session,
             dialect: self.dialect,
