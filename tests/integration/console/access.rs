@@ -187,6 +187,32 @@ async fn forms_require_a_csrf_token_and_a_same_origin_request() {
 }
 
 #[tokio::test]
+async fn a_form_without_a_known_origin_is_refused_with_a_note_on_tls() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+    let fields = [("token", "vera-token"), ("next", "")];
+    let log_in = async |headers: &[(&str, &str)]| {
+        let browser = Browser::at(&gateway);
+        browser.post_from("/console/login", &fields, headers).await
+    };
+
+    for (headers, note) in [
+        // A browser at an address of another machine, over plain HTTP.
+        (&[("origin", "null")][..], "TLS or the address `localhost`"),
+        (
+            &[("origin", "null"), ("sec-fetch-site", "cross-site")],
+            "`browsers.origins`",
+        ),
+        (&[("origin", "https://evil.example")], "`browsers.origins`"),
+    ] {
+        let answer = log_in(headers).await;
+        assert_eq!(answer.status, 403, "{headers:?}");
+        assert!(answer.html.contains("FOREIGN_ORIGIN"), "{}", answer.html);
+        assert!(answer.html.contains(note), "{headers:?}: {}", answer.html);
+    }
+}
+
+#[tokio::test]
 async fn state_changing_api_requests_with_a_session_require_a_csrf_token() {
     let upstream = Upstream::mock().await;
     let gateway = with_users(&upstream, "").await;
