@@ -183,7 +183,7 @@ fn key_help() -> Markup {
                 }
             }
             p { label {
-                input type="checkbox" data-char-keys checked autocomplete="off";
+                input type="checkbox" data-char-keys checked;
                 " Use the keys " kbd { "j" } ", " kbd { "k" } ", " kbd { "/" } " and " kbd { "?" }
             } }
             form method="dialog" { button { "Close" } }
