@@ -23,7 +23,8 @@ use crate::{
 /// One line about a call.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CallSummary<'a> {
-    /// Position in the trace, which grows by one for each record.
+    /// Position in the trace, which grows by one for each record. It begins at the time of the
+    /// start in microseconds.
     pub seq: u64,
     /// Request id, as in `x-hookgate-request-id`.
     pub id: &'a str,
