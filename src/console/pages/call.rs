@@ -98,7 +98,7 @@ fn neighbours(found: &CallView, principal: &AdminPrincipal, query: &str) -> Mark
                     " · " a href={ (item_address(LIST, &found.call.id, "")) "/test" } { "Make a test of this" }
                 }
             }
-            " · " a href=(item_address("/calls", &found.call.id, "")) { "JSON" }
+            " · " a href=(item_address("/calls", &found.call.id, query)) { "JSON" }
         }
     }
 }

@@ -202,7 +202,7 @@ fn page_of_calls(page: &CallPage, filter: &TraceFilter, cursor: Option<u64>) -> 
     let stream = cursor.is_none().then(|| format!("{LIST}/stream?{query}"));
     html! {
         p.muted { (scan_range(page, cursor)) " "
-            a href={ "/calls?" (query) } { "JSON" }
+            a href={ "/calls?" (page_query(&query, cursor)) } { "JSON" }
         }
         @if let Some(stream) = &stream {
             p data-live=(stream) data-after=(page.last_seq) hidden {
@@ -218,10 +218,17 @@ fn page_of_calls(page: &CallPage, filter: &TraceFilter, cursor: Option<u64>) -> 
             }
         }
         @if let Some(next) = page.next {
-            @let query = with_parameter(&query, &format!("cursor={next}"));
-            p { a href={ (LIST) "?" (query) } { "Older calls" } }
+            p { a href={ (LIST) "?" (page_query(&query, Some(next))) } { "Older calls" } }
         }
     }
+}
+
+/// Returns the query of the page behind a cursor.
+fn page_query(query: &str, cursor: Option<u64>) -> String {
+    cursor.map_or_else(
+        || query.to_owned(),
+        |cursor| with_parameter(query, &format!("cursor={cursor}")),
+    )
 }
 
 fn scan_range(page: &CallPage, cursor: Option<u64>) -> Markup {

@@ -135,6 +135,30 @@ async fn a_filter_is_kept_in_links_and_an_unknown_filter_is_reported() {
 }
 
 #[tokio::test]
+async fn the_json_of_pages_of_calls_has_their_filter_and_cursor() {
+    let upstream = Upstream::mock().await;
+    let policy = "policies: [{ policy: prompt_guard, deny: [aurora] }]\n";
+    let gateway = TestGateway::start(&upstream, policy).await;
+    let answer = gateway.agent().generate("m", &prompt("aurora")).await;
+    let id = answer.header("x-hookgate-request-id");
+    let browser = Browser::at(&gateway);
+    wait_for_rows(&browser, "", 1).await;
+    let list = gateway.operator().get("/calls").await.json();
+    let older = format!("?verdict=deny&cursor={}", list["last_seq"]);
+
+    for (path, query) in [
+        ("/calls".to_owned(), "?verdict=deny"),
+        ("/calls".to_owned(), &older),
+        (format!("/calls/{id}"), "?verdict=deny"),
+    ] {
+        let page = browser.get(&format!("/console{path}{query}")).await.html;
+        let query = query.replace('&', "&amp;");
+        let link = format!("<a href=\"{path}{query}\">JSON</a>");
+        assert!(page.contains(&link), "{link}: {page}");
+    }
+}
+
+#[tokio::test]
 async fn the_live_tail_has_the_calls_that_match_the_filter() {
     let upstream = Upstream::mock().await;
     let hooks = hook::config(&[(
