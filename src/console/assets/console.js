@@ -115,6 +115,7 @@ const startLiveTail = (control) => {
   const button = control.querySelector("button");
   const status = control.querySelector("[role=status]");
   const body = document.querySelector("table[data-rows] tbody");
+  const scanned = document.querySelector("[data-scanned]");
   let source = null;
   // Position of the last call that was seen, here or by the server for the filter.
   let position = control.dataset.after;
@@ -142,6 +143,8 @@ const startLiveTail = (control) => {
       position = event.lastEventId;
       const calls = JSON.parse(event.data);
       if (calls.length === 0) return;
+      // It describes the rows without these.
+      scanned.hidden = true;
       const newest = calls.map(makeRow).reverse();
       body.prepend(...newest);
       while (body.rows.length > MAX_ROWS) body.lastElementChild.remove();

@@ -201,7 +201,7 @@ fn page_of_calls(page: &CallPage, filter: &TraceFilter, cursor: Option<u64>) -> 
     // New calls are added to the first page only.
     let stream = cursor.is_none().then(|| format!("{LIST}/stream?{query}"));
     html! {
-        p.muted { (scan_range(page, cursor)) " "
+        p.muted { span data-scanned { (scan_range(page, cursor)) } " "
             a href={ "/calls?" (page_query(&query, cursor)) } { "JSON" }
         }
         @if let Some(stream) = &stream {
