@@ -7,12 +7,12 @@ use stream_redact::Mask;
 
 use crate::observe::trace::store::masking::{MaskedBody, mask_body};
 
-/// A request.
+/// The body of a request, or its size alone.
 #[derive(Debug)]
 pub(crate) struct RawRequest {
     /// The body; `None` if it is too large, or there is no memory for it.
     body: Option<Bytes>,
-    /// Size of the body.
+    /// Size of the body in bytes.
     bytes: usize,
 }
 
