@@ -53,3 +53,9 @@ pub fn whole_microseconds(duration: Duration) -> u32 {
 pub fn now_ms() -> u64 {
     milliseconds(SystemTime::now())
 }
+
+/// Returns the current time in microseconds since the Unix epoch, 0 before it.
+pub fn now_us() -> u64 {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(time.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
+}

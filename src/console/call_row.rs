@@ -60,7 +60,7 @@ impl CallRow {
             verdict,
             decided_by(&summary),
             summary.tools.join(", "),
-            caller(call),
+            caller(summary.caller, summary.caller_key).to_owned(),
             summary.agent.to_owned(),
             summary.session.to_owned(),
             models(summary.requested_model, summary.model),
@@ -116,12 +116,8 @@ const fn verdict_kind(verdict: Action) -> BadgeKind {
 }
 
 /// Returns the caller's name, or the begin of its key.
-pub(super) fn caller(call: &CallRecord) -> String {
-    if call.caller.is_empty() {
-        call.caller_key.to_string()
-    } else {
-        call.caller.to_string()
-    }
+pub(super) const fn caller<'a>(name: &'a str, key: &'a str) -> &'a str {
+    if name.is_empty() { key } else { name }
 }
 
 /// Returns the action on a call and, if it is stricter, the verdict on one of its events.

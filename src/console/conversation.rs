@@ -94,7 +94,7 @@ fn side(
             p.muted { "Masked: " @for (detector, count) in &body.masked { (detector) " × " (count) " " } }
         }
         @match &value {
-            None => p { "Not kept: it is too large or no JSON." },
+            None => p { "Not kept: it is too large, has too many strings, or there was no memory for it." },
             Some(value) => {
                 @for shown in read(value) { (turn(shown)) }
                 details { summary { "Raw JSON" } pre tabindex="0" { (shown(&format!("{value:#}"))) } }

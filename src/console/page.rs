@@ -122,6 +122,7 @@ impl Page {
                             (self.navigation())
                             (user(principal))
                         }
+                        button type="button" data-open-keys aria-haspopup="dialog" hidden { "Keys" }
                     }
                     main #content tabindex="-1" {
                         h1 { (self.title) }
@@ -181,6 +182,10 @@ fn key_help() -> Markup {
                     dd { (meaning) }
                 }
             }
+            p { label {
+                input type="checkbox" data-char-keys checked;
+                " Use the keys " kbd { "j" } ", " kbd { "k" } ", " kbd { "/" } " and " kbd { "?" }
+            } }
             form method="dialog" { button { "Close" } }
         }
     }

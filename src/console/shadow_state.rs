@@ -46,7 +46,7 @@ pub(super) fn shadow_state(status: &ShadowStatus, principal: &AdminPrincipal) ->
         p role="status" {
             "The config " code { (status.to) }
             @if is_running { " evaluates " } @else { " evaluated " }
-            (status.sample * 100.0) " % of the sessions after their calls, since " (status.started) " and until " (status.until)
+            (percent(status.sample)) " % of the sessions after their calls, since " (status.started) " and until " (status.until)
             @if let Some(reason) = status.reason { ". It ended: " (reason) }
             ". Agents notice nothing of it."
         }
@@ -61,6 +61,11 @@ pub(super) fn shadow_state(status: &ShadowStatus, principal: &AdminPrincipal) ->
             }
         }
     }
+}
+
+/// Returns a share in percent, without the binary digits behind its decimal ones.
+fn percent(share: f64) -> f64 {
+    (share * 1e8).round() / 1e6
 }
 
 fn start_failure(error: &str) -> Markup {

@@ -68,11 +68,30 @@ pub enum SessionScope {
     PerCaller,
 }
 
+/// Digits of the key by which a caller without a name is shown.
+const SHORT_KEY_CHARS: usize = 16;
+
 /// Length of the caller's key in the session ids that hooks see, in characters.
 const SCOPE_CHARS: usize = 16;
 
 /// Scope of callers without a credential, which have no key.
 const ANONYMOUS_SCOPE: &str = "anonymous";
+
+impl Caller {
+    /// Returns the first digits of the key; empty without a credential.
+    pub fn short_key(&self) -> &str {
+        self.key.get(..SHORT_KEY_CHARS).unwrap_or(&self.key)
+    }
+
+    /// Returns the name; without one, the first digits of the key; empty without a credential.
+    pub fn label(&self) -> &str {
+        if self.name.is_empty() {
+            self.short_key()
+        } else {
+            &self.name
+        }
+    }
+}
 
 impl Context {
     /// Returns the facts of the request for hooks with `context: true`.

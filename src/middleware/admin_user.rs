@@ -65,7 +65,7 @@ pub async fn require_admin_user(
         let given = request.headers().get(CSRF_HEADER);
         let given = given.and_then(|value| value.to_str().ok());
         if !principal.accepts_csrf_token(given.unwrap_or_default()) {
-            return bad_csrf_token().into_response();
+            return bad_csrf_token("use the token of the present login").into_response();
         }
     }
     next.run(request).await
@@ -104,7 +104,8 @@ pub fn check_csrf_token(principal: &AdminPrincipal, token: &str) -> Result<(), A
     if needs_none || principal.accepts_csrf_token(token) {
         return Ok(());
     }
-    Err(bad_csrf_token())
+    let remedy = "go back and reload that page, then send it again";
+    Err(bad_csrf_token(remedy))
 }
 
 /// Returns the name of the session cookie. With the prefix `__Host-`, browsers accept it
@@ -172,7 +173,7 @@ fn auth_error(error: AuthError) -> ApiError {
     }
 }
 
-fn bad_csrf_token() -> ApiError {
-    let message = "missing or invalid token of the browser session; reload the page";
+fn bad_csrf_token(remedy: &str) -> ApiError {
+    let message = format!("missing or invalid token of the browser session: {remedy}");
     ApiError::new(ErrorReason::BadCsrfToken, message)
 }

@@ -61,7 +61,7 @@ pub fn check_origin(
     let own = host.flatten().filter(|_| is_own);
     let is_link = listener == ListenerKind::Operators && is_foreign_link(request);
     if !is_link && is_foreign(headers, own.as_ref(), &config.browsers, listener) {
-        let message = "origin not allowed: web pages need an entry in `browsers.origins`";
+        let message = foreign_origin_message(headers, listener);
         return Err(ApiError::new(ErrorReason::ForeignOrigin, message));
     }
     Ok(())
@@ -101,6 +101,19 @@ fn is_own_host(host: &Authority, browsers: &Browsers) -> bool {
 fn is_same_origin(headers: &HeaderMap) -> bool {
     let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
     sites.all(|site| site == "same-origin" || site == "none")
+}
+
+/// Returns the message about a foreign origin. Over plain HTTP, browsers send no `Sec-Fetch-Site`
+/// unless the host is their own machine, so that a form of the console has an unknown origin.
+fn foreign_origin_message(headers: &HeaderMap, listener: ListenerKind) -> &'static str {
+    let origin = headers.get(header::ORIGIN);
+    let is_unknown =
+        origin.is_some_and(|origin| origin == "null") && !headers.contains_key(SEC_FETCH_SITE);
+    if is_unknown && listener == ListenerKind::Operators {
+        "origin not allowed: forms of the console need TLS or the address `localhost`"
+    } else {
+        "origin not allowed: web pages need an entry in `browsers.origins`"
+    }
 }
 
 /// Returns whether a web page with another origin than `own` and the allowed ones sent this.

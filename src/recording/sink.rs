@@ -18,15 +18,9 @@ use super::{
 };
 use crate::{
     event::{Action, Caller, EventName, EventOrigin, HookOutput, HookRun},
-    observe::{
-        recorder::{BodySide, EventDecision, ExchangeEvent, ExchangeSummary, Sink, SinkNeed},
-        truncated,
-    },
+    observe::recorder::{BodySide, EventDecision, ExchangeEvent, ExchangeSummary, Sink, SinkNeed},
     timestamp::whole_milliseconds,
 };
-
-/// Digits of the key of a caller without a name that are recorded.
-const KEY_CHARS: usize = 16;
 
 /// Collects the events of one exchange.
 #[derive(Debug)]
@@ -285,7 +279,7 @@ impl Sink for RecordingSink {
 /// Returns what keeps a caller without a name apart from others.
 fn caller_key(caller: &Caller) -> &str {
     if caller.name.is_empty() {
-        truncated(&caller.key, KEY_CHARS)
+        caller.short_key()
     } else {
         ""
     }

@@ -10,26 +10,27 @@ use crate::{
     state::{App, MethodPolicy},
 };
 
-/// One method of a model API, which hooks inspect it, and its calls.
+/// One method of a model API, or one field of its requests, which hooks inspect it, and its calls.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct MethodCoverage {
-    /// The method under the current config.
+    /// The method or field under the current config.
     #[serde(flatten)]
     pub policy: MethodPolicy,
-    /// Calls of the last 24 hours, counted by the hour, refused ones included.
-    pub calls_last_day: u64,
+    /// Calls of the last 24 hours, counted by the hour, refused ones included. Absent for a field:
+    /// calls are counted by method.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls_last_day: Option<u64>,
 }
 
 /// Returns every method and field under the current config.
 pub fn methods(app: &App) -> Vec<MethodCoverage> {
     let traffic = &app.resources.traffic;
     let policies = MethodPolicy::all(&app.snapshot().config);
-    // Calls are counted by method, not by the fields of their requests.
     let rows = dialect::methods().map(Some).chain(iter::repeat(None));
     let methods = policies.into_iter().zip(rows);
     let methods = methods.map(|(policy, method)| MethodCoverage {
         policy,
-        calls_last_day: method.map_or(0, |method| traffic.of_method(method)),
+        calls_last_day: method.map(|method| traffic.of_method(method)),
     });
     methods.collect()
 }

@@ -15,9 +15,11 @@ const moveRow = (step) => {
   }
 };
 
-const leave = () => {
+const leave = (event) => {
   const focused = document.activeElement;
   if (focused && focused.matches("input, textarea, select")) {
+    // Browsers would clear the filter.
+    event.preventDefault();
     focused.blur();
     return;
   }
@@ -29,8 +31,15 @@ const keys = {
   j: () => moveRow(1),
   k: () => moveRow(-1),
   "/": () => document.querySelector("[data-filter]")?.select(),
-  "?": () => document.getElementById("keys")?.showModal(),
+  "?": () => document.getElementById("keys").showModal(),
 };
+
+// Keys of one character can be switched off, for users who dictate (WCAG 2.1.4).
+const charKeys = document.querySelector("[data-char-keys]");
+
+const openKeys = document.querySelector("[data-open-keys]");
+openKeys.addEventListener("click", keys["?"]);
+openKeys.hidden = false;
 
 // Long work: the button of a form that was sent shows it, and cannot be pressed again. Beside it
 // is the time since then.
@@ -59,12 +68,12 @@ window.addEventListener("pageshow", (event) => {
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.key === "Escape") {
-    leave();
+    leave(event);
     return;
   }
   if (event.target instanceof Element && event.target.matches("input, textarea, select")) return;
   const action = keys[event.key];
-  if (action) {
+  if (action && charKeys.checked) {
     event.preventDefault();
     action();
   }
@@ -106,6 +115,7 @@ const startLiveTail = (control) => {
   const button = control.querySelector("button");
   const status = control.querySelector("[role=status]");
   const body = document.querySelector("table[data-rows] tbody");
+  const scanned = document.querySelector("[data-scanned]");
   let source = null;
   // Position of the last call that was seen, here or by the server for the filter.
   let position = control.dataset.after;
@@ -133,6 +143,8 @@ const startLiveTail = (control) => {
       position = event.lastEventId;
       const calls = JSON.parse(event.data);
       if (calls.length === 0) return;
+      // It describes the rows without these.
+      scanned.hidden = true;
       const newest = calls.map(makeRow).reverse();
       body.prepend(...newest);
       while (body.rows.length > MAX_ROWS) body.lastElementChild.remove();
@@ -153,3 +165,9 @@ const startLiveTail = (control) => {
 };
 
 document.querySelectorAll("[data-live]").forEach(startLiveTail);
+
+// Last, because a browser that stores nothing throws an error here.
+charKeys.checked = localStorage.getItem("char-keys") !== "off";
+charKeys.addEventListener("change", () => {
+  localStorage.setItem("char-keys", charKeys.checked ? "on" : "off");
+});

@@ -98,7 +98,7 @@ fn neighbours(found: &CallView, principal: &AdminPrincipal, query: &str) -> Mark
                     " · " a href={ (item_address(LIST, &found.call.id, "")) "/test" } { "Make a test of this" }
                 }
             }
-            " · " a href=(item_address("/calls", &found.call.id, "")) { "JSON" }
+            " · " a href=(item_address("/calls", &found.call.id, query)) { "JSON" }
         }
     }
 }
@@ -110,8 +110,9 @@ fn facts(call: &CallRecord) -> Markup {
             dt { "Verdict" } dd { (badge(kind, &verdict)) }
             dt { "Time" } dd { (call.time()) ", for " (duration(call.duration_us)) }
             dt { "Caller" } dd {
-                @if caller(call).is_empty() { "without authentication" } @else {
-                    a href=(calls_with("caller", &caller(call))) { (caller(call)) }
+                @let caller = caller(&call.caller, &call.caller_key);
+                @if caller.is_empty() { "without authentication" } @else {
+                    a href=(calls_with("caller", caller)) { (caller) }
                 }
             }
             dt { "Agent" } dd { (call.agent) }

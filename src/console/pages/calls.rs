@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::{
     auth::AdminPrincipal,
     console::{
-        call_row::{COLUMNS, CallRow, LIST, models, short_time},
+        call_row::{COLUMNS, CallRow, LIST, caller, models, short_time},
         form::FormFields,
         format::{duration, with_code, with_parameter},
         page::{Page, header_cell},
@@ -179,7 +179,7 @@ fn in_flight_row(call: &InFlightCall) -> Markup {
             td.number { (duration(call.elapsed_us.into())) }
             td { (call.method) }
             td { (models(&call.requested_model, &call.model)) }
-            td { (call.caller) }
+            td { (caller(&call.caller, &call.caller_key)) }
             td { (call.session) }
             td { (call.action) }
             td {
@@ -201,8 +201,8 @@ fn page_of_calls(page: &CallPage, filter: &TraceFilter, cursor: Option<u64>) -> 
     // New calls are added to the first page only.
     let stream = cursor.is_none().then(|| format!("{LIST}/stream?{query}"));
     html! {
-        p.muted { (scan_range(page, cursor)) " "
-            a href={ "/calls?" (query) } { "JSON" }
+        p.muted { span data-scanned { (scan_range(page, cursor)) } " "
+            a href={ "/calls?" (page_query(&query, cursor)) } { "JSON" }
         }
         @if let Some(stream) = &stream {
             p data-live=(stream) data-after=(page.last_seq) hidden {
@@ -218,10 +218,17 @@ fn page_of_calls(page: &CallPage, filter: &TraceFilter, cursor: Option<u64>) -> 
             }
         }
         @if let Some(next) = page.next {
-            @let query = with_parameter(&query, &format!("cursor={next}"));
-            p { a href={ (LIST) "?" (query) } { "Older calls" } }
+            p { a href={ (LIST) "?" (page_query(&query, Some(next))) } { "Older calls" } }
         }
     }
+}
+
+/// Returns the query of the page behind a cursor.
+fn page_query(query: &str, cursor: Option<u64>) -> String {
+    cursor.map_or_else(
+        || query.to_owned(),
+        |cursor| with_parameter(query, &format!("cursor={cursor}")),
+    )
 }
 
 fn scan_range(page: &CallPage, cursor: Option<u64>) -> Markup {

@@ -143,12 +143,12 @@ fn caller_count(caller: &str, count: u64, condition: Option<&str>) -> Markup {
     if let Some(condition) = condition {
         calls = with_parameter(&calls, condition);
     }
-    html! {
-        @if caller.is_empty() { "without authentication" } @else {
-            a href=(calls) { (caller) }
-        }
-        " × " (count)
-    }
+    let name = if caller.is_empty() {
+        "without authentication"
+    } else {
+        caller
+    };
+    html! { a href=(calls) { (name) } " × " (count) }
 }
 
 fn denial_group(group: &DenialGroup, id: Option<String>, snapshot: &Snapshot) -> Markup {

@@ -34,6 +34,8 @@ pub struct InFlightCall {
     pub elapsed_us: u32,
     /// Name of the caller; empty without authentication.
     pub caller: String,
+    /// First digits of the caller's key; empty without a credential.
+    pub caller_key: String,
     /// `User-Agent` of the request, once it is read.
     pub agent: String,
     /// Session of the request; empty if unknown so far.
@@ -104,6 +106,7 @@ impl InFlightCall {
             time: rfc3339_ms(started_ms),
             elapsed_us: exchange.micros_now(),
             caller: exchange.caller.name.clone(),
+            caller_key: exchange.caller.short_key().to_owned(),
             agent: exchange.caller.agent.clone(),
             session: exchange.session_id.clone(),
             dialect: exchange.api,

@@ -40,7 +40,8 @@ pub enum RecordKind {
 /// The record of one exchange.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct CallRecord {
-    /// Position in the trace, which grows by one for each record.
+    /// Position in the trace, which grows by one for each record. It begins at the time of the
+    /// start in microseconds.
     pub seq: u64,
     /// Request id, as in `x-hookgate-request-id`.
     pub id: Arc<str>,

@@ -45,9 +45,6 @@ const MAX_IDLE_RECORD_BYTES: usize = MAX_RECORD_BYTES / 2;
 /// Bytes of a name that are kept; agents and models choose names.
 const MAX_NAME_BYTES: usize = 256;
 
-/// Digits of a caller's key that are kept.
-const KEY_CHARS: usize = 16;
-
 /// A request to the model API that is not sent yet: the decision log and the circuit breaker may
 /// refuse it.
 #[derive(Debug, Clone, Copy)]
@@ -207,7 +204,7 @@ impl TraceSink {
             started_ms: milliseconds(now.checked_sub(elapsed).unwrap_or(now)),
             duration_us: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
             caller: name(&caller.name, |last| &last.caller),
-            caller_key: name(truncated(&caller.key, KEY_CHARS), |last| &last.caller_key),
+            caller_key: name(caller.short_key(), |last| &last.caller_key),
             agent: name(&caller.agent, |last| &last.agent),
             session: name(&exchange.session_id, |last| &last.session),
             dialect: exchange.api,

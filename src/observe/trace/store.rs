@@ -5,6 +5,7 @@ pub mod denials;
 pub mod masking;
 pub mod memory;
 pub mod pages;
+pub mod raw_body;
 pub mod ring;
 pub mod subscription;
 pub mod watched;
@@ -228,15 +229,22 @@ impl TraceStore {
         InFlightCalls::has(&self.in_flight, id)
     }
 
-    /// Subscribes to records that match and finish from now on, or behind a sequence number. One
-    /// that no record has yet is of an earlier process, so all records are behind it.
+    /// Subscribes to records that match and finish from now on, or behind a sequence number. All
+    /// records are behind one of an earlier process: it is in front of the start, or behind the last
+    /// record if the clock was set back.
     pub fn subscribe(
         self: &Arc<Self>,
         filter: TraceFilter,
         after: Option<u64>,
     ) -> TraceSubscription {
-        let last_seq = self.ring.state().last_seq();
-        let position = after.map_or(last_seq, |seq| if seq > last_seq { 0 } else { seq });
+        let state = self.ring.state();
+        let (start, last_seq) = (state.start(), state.last_seq());
+        drop(state);
+        let position = match after {
+            None => last_seq,
+            Some(seq) if seq > last_seq => start,
+            Some(seq) => seq.max(start),
+        };
         let newest = self.newest.subscribe();
         let metrics = Arc::clone(&self.metrics);
         TraceSubscription::new(Arc::clone(&self.ring), newest, filter, position, metrics)

@@ -70,6 +70,7 @@ export function accessibilityTests(suite) {
       assert.equal(await focused("value"), "jk", "letters in a field are no shortcuts");
       await keyboard.press("Escape");
       assert.equal(await focused("tagName"), "BODY");
+      assert.equal(await page.getByLabel("Filter").inputValue(), "jk", "Esc leaves the text of a field");
       await keyboard.press("j");
       await keyboard.press("Enter");
       await page.waitForURL(/\/console\/calls\/[-0-9a-f]+\?verdict=deny&caller=ci/);
@@ -82,6 +83,34 @@ export function accessibilityTests(suite) {
       assert.match(await help.innerText(), /next row/);
       await keyboard.press("Escape");
       await help.waitFor({ state: "hidden" });
+    });
+  });
+
+  it("keys of one character can be switched off, also for other pages, and on again", async () => {
+    const { browser, fixture: { gateway } } = suite;
+    await withWindow(browser, gateway, { user: "vera" }, async (page) => {
+      const { keyboard } = page;
+      const help = page.getByRole("dialog", { name: "Keys" });
+      const toggle = async () => {
+        await page.getByRole("button", { name: "Keys" }).click();
+        await help.getByRole("checkbox", { name: "Use the keys" }).click();
+        await keyboard.press("Escape");
+        await help.waitFor({ state: "hidden" });
+      };
+      const reacts = async () => {
+        for (const key of ["j", "k", "/", "j", "?"]) await keyboard.press(key);
+        const hasFocus = () => document.activeElement.matches("a[data-row], input");
+        return (await help.isVisible()) || (await page.evaluate(hasFocus));
+      };
+
+      await page.goto("/console/calls");
+      await toggle();
+      assert.equal(await reacts(), false, "after they are switched off");
+      await page.goto("/console/sessions");
+      assert.equal(await reacts(), false, "on another page");
+      await toggle();
+      await keyboard.press("j");
+      await page.locator("a[data-row]:focus").waitFor();
     });
   });
 

@@ -15,6 +15,8 @@ export function callTests(suite) {
       assert.ok(before > 0, "the fixture has a denied call");
       const live = page.getByRole("button", { name: "Live" });
       const status = page.getByRole("status");
+      const scanned = page.getByText("these are all that are kept");
+      assert.ok(await scanned.isVisible(), "the page has all calls");
       await live.click();
       await status.filter({ hasText: "live" }).waitFor();
 
@@ -23,6 +25,7 @@ export function callTests(suite) {
       const { id } = await gateway.call("nightly", "more of project aurora");
       await page.locator("tr.new").first().waitFor();
       assert.equal(await rows.count(), before + 1);
+      assert.equal(await scanned.isVisible(), false, "the live tail has added a call");
       const row = page.locator("tr.new");
       const address = await row.getByRole("link").getAttribute("href");
       assert.equal(address, `/console/calls/${id}?verdict=deny&caller=nightly`);

@@ -187,6 +187,55 @@ async fn forms_require_a_csrf_token_and_a_same_origin_request() {
 }
 
 #[tokio::test]
+async fn a_form_without_a_known_origin_is_refused_with_a_note_on_tls() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+    let fields = [("token", "vera-token"), ("next", "")];
+    let log_in = async |headers: &[(&str, &str)]| {
+        let browser = Browser::at(&gateway);
+        browser.post_from("/console/login", &fields, headers).await
+    };
+
+    for (headers, note) in [
+        // A browser at an address of another machine, over plain HTTP.
+        (&[("origin", "null")][..], "TLS or the address `localhost`"),
+        (
+            &[("origin", "null"), ("sec-fetch-site", "cross-site")],
+            "`browsers.origins`",
+        ),
+        (&[("origin", "https://evil.example")], "`browsers.origins`"),
+    ] {
+        let answer = log_in(headers).await;
+        assert_eq!(answer.status, 403, "{headers:?}");
+        assert!(answer.html.contains("FOREIGN_ORIGIN"), "{}", answer.html);
+        assert!(answer.html.contains(note), "{headers:?}: {}", answer.html);
+    }
+}
+
+#[tokio::test]
+async fn a_form_of_an_earlier_login_is_refused_with_the_way_to_send_it_again() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+    let earlier = logged_in(&gateway, "olga").await;
+    let csrf = earlier.csrf("/console/config").await;
+    let browser = logged_in(&gateway, "olga").await;
+
+    let fields = [("csrf", &*csrf)];
+    let refused = browser.post("/console/config/reload", &fields).await;
+    let headers = [
+        ("sec-fetch-site", "same-origin"),
+        ("x-hookgate-csrf", &*csrf),
+    ];
+    let refused_json = browser.post_from("/reload", &[], &headers).await;
+
+    assert_eq!((refused.status, refused_json.status), (403, 403));
+    let remedy = "go back and reload that page, then send it again";
+    assert!(refused.html.contains(remedy), "{}", refused.html);
+    let remedy = "use the token of the present login";
+    assert!(refused_json.html.contains(remedy), "{}", refused_json.html);
+}
+
+#[tokio::test]
 async fn state_changing_api_requests_with_a_session_require_a_csrf_token() {
     let upstream = Upstream::mock().await;
     let gateway = with_users(&upstream, "").await;

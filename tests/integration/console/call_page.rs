@@ -86,6 +86,30 @@ async fn a_request_that_was_not_sent_is_not_shown_as_sent() {
 }
 
 #[tokio::test]
+async fn a_sent_request_that_is_not_kept_is_not_shown_as_that_of_the_agent() {
+    let upstream = upstream_with_text("ok").await;
+    let config = "trace: { content: { sample: 1.0, memory: 64KiB } }\n\
+         policies: [{ policy: tool_guard, deny: [removed_tool] }]\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let mut body = prompt(&"x".repeat(20_000));
+    body["tools"] =
+        json!([{ "functionDeclarations": [{ "name": "removed_tool" }, { "name": "b" }] }]);
+
+    let answer = gateway.agent().generate("m", &body).await;
+    let id = answer.header("x-hookgate-request-id");
+    let path = format!("/calls/{id}/content");
+    until(&gateway.operator(), &path, |found| found["id"].is_string()).await;
+    let path = format!("/console/calls/{id}?content=1");
+    let page = Browser::at(&gateway).get(&path).await.html;
+
+    let (agent, model) = page.split_once("<h3>Model API</h3>").unwrap();
+    let (sent, _) = model.split_once("Answers of the model").unwrap();
+    assert!(agent.contains("removed_tool"), "{agent}");
+    assert!(sent.contains("Not kept: it is too large"), "{sent}");
+    assert!(!sent.contains("removed_tool"), "{sent}");
+}
+
+#[tokio::test]
 async fn a_refused_request_is_shown_with_its_error_and_not_as_forwarded() {
     let upstream = upstream_with_text("never").await;
     let config = hook::config(&[("BeforeModel", hook::denying("guard", "no"))]);

@@ -1,7 +1,10 @@
 //! Console pages of calls: list, live tail, timeline, content, denials, and tests generated from
 //! denials.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 
@@ -132,6 +135,30 @@ async fn a_filter_is_kept_in_links_and_an_unknown_filter_is_reported() {
 }
 
 #[tokio::test]
+async fn the_json_of_pages_of_calls_has_their_filter_and_cursor() {
+    let upstream = Upstream::mock().await;
+    let policy = "policies: [{ policy: prompt_guard, deny: [aurora] }]\n";
+    let gateway = TestGateway::start(&upstream, policy).await;
+    let answer = gateway.agent().generate("m", &prompt("aurora")).await;
+    let id = answer.header("x-hookgate-request-id");
+    let browser = Browser::at(&gateway);
+    wait_for_rows(&browser, "", 1).await;
+    let list = gateway.operator().get("/calls").await.json();
+    let older = format!("?verdict=deny&cursor={}", list["last_seq"]);
+
+    for (path, query) in [
+        ("/calls".to_owned(), "?verdict=deny"),
+        ("/calls".to_owned(), &older),
+        (format!("/calls/{id}"), "?verdict=deny"),
+    ] {
+        let page = browser.get(&format!("/console{path}{query}")).await.html;
+        let query = query.replace('&', "&amp;");
+        let link = format!("<a href=\"{path}{query}\">JSON</a>");
+        assert!(page.contains(&link), "{link}: {page}");
+    }
+}
+
+#[tokio::test]
 async fn the_live_tail_has_the_calls_that_match_the_filter() {
     let upstream = Upstream::mock().await;
     let hooks = hook::config(&[(
@@ -167,6 +194,8 @@ async fn the_live_tail_of_a_page_begins_behind_its_calls() {
     let gateway = TestGateway::start(&upstream, "").await;
     let browser = Browser::at(&gateway);
     let agent = gateway.agent();
+    let start = gateway.operator().get("/calls").await.json();
+    let start = start["last_seq"].as_u64().unwrap();
     agent.generate("m", &prompt("hello")).await;
     wait_for_rows(&browser, "", 1).await;
     let page = browser.get("/console/calls?q=caller:ci").await.html;
@@ -175,12 +204,14 @@ async fn the_live_tail_of_a_page_begins_behind_its_calls() {
     let (address, tail) = tail.split_once("\" data-after=\"").unwrap();
     let position = tail.split_once('"').unwrap().0;
 
-    let mut stream = browser.open("/console/calls/stream?&after=1").await;
+    let path = format!("/console/calls/stream?&after={position}");
+    let mut stream = browser.open(&path).await;
     let events = next_chunk(&mut stream).await;
 
     assert_eq!(address, "/console/calls/stream?caller=ci");
-    assert_eq!(position, "1");
-    assert!(events.starts_with("id: 2\nevent: calls"), "{events}");
+    assert_eq!(position, (start + 1).to_string());
+    let begin = format!("id: {}\nevent: calls", start + 2);
+    assert!(events.starts_with(&begin), "{events}");
     assert_eq!(events.matches("\"href\"").count(), 1, "{events}");
 }
 
@@ -848,6 +879,43 @@ async fn denials_by_caller_count_callers_that_a_group_does_not_list() {
     assert!(list.contains(of_list), "{list}");
     let of_group = "?caller=caller-0&amp;rule=prompt_guard\"";
     assert!(page.contains(of_group), "{page}");
+}
+
+#[tokio::test]
+async fn denials_show_callers_without_a_name_by_their_keys() {
+    let upstream = Upstream::mock().await;
+    let policy = "policies: [{ policy: prompt_guard, deny: [aurora] }]\n";
+    let gateway = TestGateway::start(&upstream, policy).await;
+    let agent = gateway.agent();
+    let with_key = |key: &str| gateway.agent().sending("x-goog-api-key", key);
+    for agent in [agent, with_key("k1"), with_key("k2")] {
+        agent.generate("m", &prompt("aurora")).await;
+    }
+    let browser = Browser::at(&gateway);
+    wait_for_rows(&browser, "", 3).await;
+
+    let calls = gateway.operator().get("/calls").await.json();
+    let denials = gateway.operator().get("/denials").await.json();
+    let page = browser.get("/console/denials").await.html;
+
+    let calls = calls["calls"].as_array().unwrap();
+    let keys = calls.iter().map(|call| call["caller_key"].as_str());
+    let keys: BTreeSet<&str> = keys.map(Option::unwrap).collect();
+    assert_eq!(keys.len(), 3, "{calls:#?}");
+    let expected: Value = keys.iter().map(|key| (*key, 1)).collect();
+    assert_eq!(denials["groups"][0]["callers"], expected, "{denials:#}");
+    for key in keys {
+        let name = if key.is_empty() {
+            "without authentication"
+        } else {
+            key
+        };
+        let query = format!("?caller={key}&verdict=deny");
+        let address = format!("/console/calls{query}").replace('&', "&amp;");
+        let link = format!("<a href=\"{address}\">{name}</a> × 1");
+        assert!(page.contains(&link), "{link}: {page}");
+        wait_for_rows(&browser, &query, 1).await;
+    }
 }
 
 #[tokio::test]

@@ -118,6 +118,35 @@ async fn the_coverage_counts_calls_and_refused_paths() {
 }
 
 #[tokio::test]
+async fn fields_that_pass_uninspected_are_marked_and_have_no_count() {
+    let upstream = Upstream::mock().await;
+    let config = "upstreams: { anthropic: { url: \"{upstream}\" } }\n\
+         coverage: { allow: [messages.files] }\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+
+    let rows = gateway.operator().get("/coverage").await.json();
+    let page = Browser::at(&gateway).get("/console/coverage").await.html;
+
+    let rows = rows.as_array().unwrap();
+    let has_count = |row: &Value| row["calls_last_day"].is_u64();
+    assert!(rows.iter().any(has_count));
+    assert!(
+        rows.iter()
+            .all(|row| has_count(row) != row["field"].is_string()),
+        "{rows:#?}"
+    );
+    let (_, fields) = page.split_once("Fields of requests</h2>").unwrap();
+    let (_, fields) = fields.split_once("<tbody>").unwrap();
+    let (first, others) = fields.split_once("</tr>").unwrap();
+    let row = "<tr class=\"warning\"><th scope=\"row\">messages.files</th>";
+    assert!(first.starts_with(row), "{first}");
+    assert!(first.contains("not inspected"), "{first}");
+    assert!(!first.contains("class=\"number\""), "{first}");
+    let (others, _) = others.split_once("</table>").unwrap();
+    assert!(!others.contains("not inspected"), "{others}");
+}
+
+#[tokio::test]
 async fn the_overview_lists_problems_with_links_to_their_pages() {
     let upstream = Upstream::mock().await;
     let mut broken = hook::command("broken", "exit 3");

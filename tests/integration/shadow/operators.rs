@@ -225,6 +225,18 @@ async fn the_console_shows_the_report_and_ends_the_shadow() {
     assert!(page.contains("It ended: operator"), "{page}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_share_of_a_shadow_is_shown_as_it_is_in_the_config() {
+    let shadow = format!("sample: 0.07, {AMPLE_BUDGET}");
+    let gateway = ShadowGateway::start(&base(), &base(), &shadow).await;
+    let operators = gateway.operator.base.trim_start_matches("http://");
+
+    let browser = Browser::at_address(operators.parse().unwrap());
+    let page = browser.get("/console/changes").await.html;
+
+    assert!(page.contains(" evaluates 7 % of the sessions"), "{page}");
+}
+
 /// Runs `hookgate shadow` for an hour at most. Returns whether it succeeded, and what it printed to
 /// standard error.
 async fn shadow_for_an_hour(gateway: &Upstream) -> (bool, String) {

@@ -231,6 +231,30 @@ async fn content_has_no_secret_that_parts_escapes_or_tokens_spell() {
 }
 
 #[tokio::test]
+async fn requests_without_memory_have_their_size_and_no_body() {
+    for (size, is_kept) in [(20_000, true), (40_000, false)] {
+        let upstream = Upstream::answering(&text_answer("hello")).await;
+        let config = "trace: { content: { sample: 1.0, memory: 64KiB } }\n\
+             policies: [{ policy: tool_guard, deny: [removed_tool] }]\n";
+        let gateway = TestGateway::start(&upstream, config).await;
+        let mut body = prompt(&"x".repeat(size));
+        body["tools"] =
+            json!([{ "functionDeclarations": [{ "name": "removed_tool" }, { "name": "b" }] }]);
+
+        let answer = gateway.agent().generate(MODEL, &body).await;
+        let id = answer.header("x-hookgate-request-id").to_owned();
+        let kept = content(&gateway, &id).await;
+
+        let (request, sent) = (&kept["request"], &kept["upstream_request"]);
+        assert_eq!(request["body"].is_object(), is_kept, "{size}: {kept:#}");
+        assert!(request["bytes"].as_u64() > Some(size as u64), "{kept:#}");
+        assert!(sent["body"].is_null(), "{size}: {kept:#}");
+        assert!(sent["bytes"].as_u64() < request["bytes"].as_u64());
+        assert!(sent["bytes"].as_u64() > Some(size as u64), "{kept:#}");
+    }
+}
+
+#[tokio::test]
 async fn content_that_does_not_fit_evicts_no_other_content() {
     let upstream = Upstream::mock().await;
     let config =

@@ -114,6 +114,26 @@ async fn calls_in_flight_can_be_filtered_and_unknown_filters_are_rejected() {
 }
 
 #[tokio::test]
+async fn a_call_in_flight_has_the_key_of_a_caller_without_a_name() {
+    let upstream = endless_upstream().await;
+    let gateway = TestGateway::start(&upstream, "").await;
+    let agent = gateway.agent().sending("x-goog-api-key", "k1");
+    let path = format!("/v1beta/models/{MODEL}:streamGenerateContent?alt=sse");
+    let mut stream = agent.open(&path, prompt("hello").to_string()).await;
+    next_chunk(&mut stream).await;
+
+    let found = until(&gateway.operator(), "/calls/in_flight", has_calls(1)).await;
+    let page = Browser::at(&gateway).get("/console/calls").await.html;
+    drop(stream);
+    let ended = calls(&gateway, "", 1).await;
+
+    let key = found["calls"][0]["caller_key"].as_str().unwrap();
+    assert_eq!(key.len(), 16, "{found:#}");
+    assert_eq!(ended["calls"][0]["caller_key"], key, "{ended:#}");
+    assert!(page.contains(&format!("<td>{key}</td>")), "{page}");
+}
+
+#[tokio::test]
 async fn a_call_in_flight_has_the_hooks_that_it_waits_for() {
     let waits = "until test -e go; do sleep 0.02; done";
     for (event, path) in [

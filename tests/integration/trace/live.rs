@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpSocket, TcpStream},
     time::timeout,
 };
 
-use super::{MODEL, until};
+use super::{MODEL, calls, until};
 use crate::harness::{TEST_TIMEOUT, TestGateway, Upstream, next_chunk, prompt};
 
 const GUARD: &str = "policies: [{ policy: prompt_guard, deny: [forbidden] }]\n";
@@ -130,24 +130,56 @@ async fn lost_calls_are_reported_once_also_to_a_reader_that_connects_again() {
         let answer = gateway.agent().generate(MODEL, &prompt(text)).await;
         answer.header("x-hookgate-request-id").to_owned()
     };
+    let start = gateway.operator().get("/calls").await.json();
+    let start = start["last_seq"].as_u64().unwrap();
     for _ in 0..3 {
         ask("hello").await;
     }
     let denied = ask("something forbidden").await;
-    let has_ended = |calls: &Value| calls["last_seq"] == 4;
+    let has_ended = |calls: &Value| calls["last_seq"] == start + 4;
     until(&gateway.operator(), "/calls", has_ended).await;
 
     let mut tail = subscribe(&gateway, "verdict=deny&after=0").await;
     let text = read_until(&mut tail, &denied).await;
-    let (_, lost) = text.split_once("id: 0\n\n").unwrap();
+    let (_, lost) = text.split_once(&format!("id: {start}\n\n")).unwrap();
     let (lost, _) = lost.split_once("\n\n").unwrap();
     let (id, event) = lost.split_once('\n').unwrap();
     let id = id.strip_prefix("id: ").unwrap();
     let mut again = subscribe_after(&gateway, "verdict=deny", id).await;
     let again = read_until(&mut again, &denied).await;
 
-    assert_eq!((id, event), ("3", "event: lost\ndata: 2"));
+    assert_eq!(id, (start + 3).to_string());
+    assert_eq!(event, "event: lost\ndata: 2");
     assert!(!again.contains("event: lost"), "{again}");
+}
+
+#[tokio::test]
+async fn a_live_tail_that_continues_after_a_restart_has_all_calls_since() {
+    let upstream = Upstream::mock().await;
+    let earlier = TestGateway::start(&upstream, GUARD).await;
+    for _ in 0..3 {
+        earlier.agent().generate(MODEL, &prompt("hello")).await;
+    }
+    let position = calls(&earlier, "", 3).await["last_seq"].to_string();
+    earlier.stop().await;
+    let gateway = TestGateway::start(&upstream, GUARD).await;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        let answer = gateway.agent().generate(MODEL, &prompt("hello")).await;
+        ids.push(answer.header("x-hookgate-request-id").to_owned());
+    }
+    let listed = calls(&gateway, "", 5).await;
+
+    let mut tail = subscribe_after(&gateway, "", &position).await;
+    let newest = listed["calls"][0]["id"].as_str().unwrap();
+    let text = read_until(&mut tail, newest).await;
+    let older = calls(&gateway, &format!("cursor={position}"), 0).await;
+
+    for id in &ids {
+        assert!(text.contains(id), "{id}: {text}");
+    }
+    assert!(!text.contains("event: lost"), "{text}");
+    assert_eq!(older["calls"], json!([]), "{older:#}");
 }
 
 #[tokio::test]

@@ -23,7 +23,8 @@ use crate::{
 /// One line about a call.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CallSummary<'a> {
-    /// Position in the trace, which grows by one for each record.
+    /// Position in the trace, which grows by one for each record. It begins at the time of the
+    /// start in microseconds.
     pub seq: u64,
     /// Request id, as in `x-hookgate-request-id`.
     pub id: &'a str,
@@ -37,6 +38,8 @@ pub struct CallSummary<'a> {
     pub hooks_us: u64,
     /// Name of the caller; empty without authentication.
     pub caller: &'a str,
+    /// First digits of the caller's key; empty without a credential.
+    pub caller_key: &'a str,
     /// `User-Agent` of the request.
     pub agent: &'a str,
     /// Session of the request; empty if unknown.
@@ -116,6 +119,7 @@ impl CallRecord {
             duration_us: self.duration_us,
             hooks_us: detail.map_or(0, |detail| detail.times.hooks_us),
             caller: &self.caller,
+            caller_key: &self.caller_key,
             agent: &self.agent,
             session: &self.session,
             dialect: self.dialect,

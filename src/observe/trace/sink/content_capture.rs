@@ -12,9 +12,10 @@ use crate::{
             record::CallRecord,
             store::{
                 TraceStore,
-                content::{ContentReason, RawAnswer, RawContent},
+                content::{ContentReason, RawContent},
                 masking::MAX_BODY_BYTES,
                 memory::InFlightBytes,
+                raw_body::{RawAnswer, RawRequest},
             },
         },
     },
@@ -24,8 +25,9 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct ContentCapture {
     settings: ContentSettings,
-    request: Option<Bytes>,
-    upstream_request: Option<Bytes>,
+    request: Option<RawRequest>,
+    /// Request that went upstream, unless it is the kept one of the agent.
+    upstream_request: Option<RawRequest>,
     answer: RawAnswer,
     /// Number of chunks of the answer before each round.
     round_starts: Vec<usize>,
@@ -55,8 +57,12 @@ impl ContentCapture {
     /// kept.
     pub(crate) fn add(&mut self, store: &TraceStore, part: BodyPart, body: &Bytes) {
         match part {
-            BodyPart::AgentRequest => self.request = self.kept(store, body, 0),
-            BodyPart::UpstreamRequest => self.upstream_request = self.kept(store, body, 0),
+            BodyPart::AgentRequest => self.request = Some(self.raw_request(store, body)),
+            BodyPart::UpstreamRequest => {
+                let from_agent = self.request.as_ref();
+                let is_kept = from_agent.is_some_and(|request| request.keeps(body));
+                self.upstream_request = (!is_kept).then(|| self.raw_request(store, body));
+            }
             BodyPart::ModelAnswer => {
                 let kept = self.kept(store, body, self.answer.bytes);
                 self.answer.add(body, kept);
@@ -85,13 +91,17 @@ impl ContentCapture {
             id: Arc::clone(&record.id),
             session: record.session.to_string(),
             because,
-            upstream_request: upstream_request.filter(|sent| Some(sent) != self.request.as_ref()),
+            upstream_request,
             request: self.request,
             answer: self.answer,
             round_starts: self.round_starts,
             agent_answer,
             bytes: self.bytes,
         });
+    }
+
+    fn raw_request(&mut self, store: &TraceStore, body: &Bytes) -> RawRequest {
+        RawRequest::new(body.len(), self.kept(store, body, 0))
     }
 
     /// Returns a copy of a body or chunk, behind `before` bytes of the same answer.

@@ -173,7 +173,7 @@ impl TraceSink {
                 action: Action::Deny,
                 reason: Some(&reason),
                 tool: Some(&call.tool),
-                caller: &exchange.caller.name,
+                caller: exchange.caller.label(),
                 request: &exchange.request_id,
             });
         }
@@ -204,7 +204,7 @@ impl TraceSink {
                 action: run.action,
                 reason: detail.reason.as_ref(),
                 tool: decision.subject.filter(|_| is_tool),
-                caller: &exchange.caller.name,
+                caller: exchange.caller.label(),
                 request: &exchange.request_id,
             });
         }

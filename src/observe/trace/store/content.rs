@@ -1,14 +1,8 @@
 //! Content of calls: only where the config or an operator asks for it, masked by all detectors
 //! before it is kept, with a memory bound and a retention of its own.
 
-use std::{
-    collections::VecDeque,
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
-    time::SystemTime,
-};
+use std::{collections::VecDeque, sync::Arc, time::SystemTime};
 
-use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 use stream_redact::Mask;
@@ -21,8 +15,9 @@ use crate::{
     observe::{
         redaction::{MaskPatterns, full_mask},
         trace::store::{
-            masking::{MaskedBody, mask_body, mask_text},
+            masking::{MaskedBody, mask_text},
             memory::{InFlightBytes, TraceMemory},
+            raw_body::{RawAnswer, RawRequest},
         },
     },
     timestamp::{milliseconds, now_ms, rfc3339_ms},
@@ -54,8 +49,8 @@ pub struct StoredContent {
     /// Request of the agent in the form of its API, without envelope.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<MaskedBody>,
-    /// Request that went upstream last; absent if it is the agent's, or if the call has no
-    /// `rounds`.
+    /// Request that went upstream last; absent if it is equal to the kept `request`, or if the call
+    /// has no `rounds`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream_request: Option<MaskedBody>,
     /// Answers of the model: all chunks of all rounds as a list, in the form of the Gemini API.
@@ -78,25 +73,15 @@ pub(crate) struct RawContent {
     pub(crate) id: Arc<str>,
     pub(crate) session: String,
     pub(crate) because: ContentReason,
-    pub(crate) request: Option<Bytes>,
-    pub(crate) upstream_request: Option<Bytes>,
+    pub(crate) request: Option<RawRequest>,
+    /// Request that went upstream, unless it is the kept one of the agent.
+    pub(crate) upstream_request: Option<RawRequest>,
     pub(crate) answer: RawAnswer,
     /// Number of chunks of the answer before each round.
     pub(crate) round_starts: Vec<usize>,
     pub(crate) agent_answer: RawAnswer,
     /// Its bytes, which are counted as in flight until it is masked.
     pub(crate) bytes: InFlightBytes,
-}
-
-/// Chunks of an answer.
-#[derive(Debug)]
-pub(crate) struct RawAnswer {
-    /// The chunks; `None` once they are too large, or there is no memory for them.
-    chunks: Option<Vec<Bytes>>,
-    /// Size of all chunks.
-    pub(crate) bytes: usize,
-    /// Hash of all chunks.
-    hash: DefaultHasher,
 }
 
 /// Masked content of the last calls that have some.
@@ -315,8 +300,8 @@ impl StoredContent {
     }
 
     fn new(raw: &RawContent, mask: Option<&Mask>, until_ms: u64) -> Self {
-        let mask_one = |body: &Bytes| mask_body(mask, body);
-        let is_edited = raw.agent_answer.hash.finish() != raw.answer.hash.finish();
+        let mask_one = |request: &RawRequest| request.masked(mask);
+        let is_edited = raw.agent_answer.differs_from(&raw.answer);
         Self {
             id: Arc::clone(&raw.id),
             session: raw.session.clone(),
@@ -345,47 +330,4 @@ impl StoredContent {
             + self.round_starts.capacity() * size_of::<usize>()
             + bodies.sum::<usize>()
     }
-}
-
-impl Default for RawAnswer {
-    fn default() -> Self {
-        Self {
-            chunks: Some(Vec::new()),
-            bytes: 0,
-            hash: DefaultHasher::new(),
-        }
-    }
-}
-
-impl RawAnswer {
-    /// Adds a chunk, and drops all of them if it is not kept.
-    pub(crate) fn add(&mut self, chunk: &Bytes, kept: Option<Bytes>) {
-        self.bytes += chunk.len();
-        chunk.hash(&mut self.hash);
-        match (&mut self.chunks, kept) {
-            (Some(chunks), Some(kept)) => chunks.push(kept),
-            (chunks, _) => *chunks = None,
-        }
-    }
-
-    /// Returns the number of chunks that are kept.
-    pub(crate) fn kept_chunks(&self) -> usize {
-        self.chunks.as_ref().map_or(0, Vec::len)
-    }
-
-    /// Masks the chunks as one JSON array.
-    fn masked(&self, mask: Option<&Mask>) -> MaskedBody {
-        match &self.chunks {
-            Some(chunks) => mask_body(mask, &join_array(chunks)),
-            None => MaskedBody::omitted(self.bytes),
-        }
-    }
-}
-
-/// Joins chunks into one JSON array.
-fn join_array(bodies: &[Bytes]) -> Vec<u8> {
-    let mut joined = vec![b'['];
-    joined.extend(bodies.join(&b','));
-    joined.push(b']');
-    joined
 }

@@ -50,6 +50,7 @@ pub(crate) struct Denial<'a> {
     pub(crate) action: Action,
     pub(crate) reason: Option<&'a ReasonText>,
     pub(crate) tool: Option<&'a str>,
+    /// Name of the caller, or the first digits of its key.
     pub(crate) caller: &'a str,
     pub(crate) request: &'a Arc<str>,
 }
@@ -77,7 +78,8 @@ pub struct DenialGroup {
     pub count: u64,
     /// Number of denials in the last 24 hours, counted by the hour.
     pub last_day: u64,
-    /// Number of denials by caller.
+    /// Number of denials by caller: its name, or the first digits of its key; empty without a
+    /// credential.
     pub callers: BTreeMap<Box<str>, u64>,
     /// Number of denials of callers that are not listed.
     pub other_callers: u64,

@@ -16,7 +16,7 @@ pub(crate) const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct MaskedBody {
     /// Body with labels in the place of secrets; a string if it is no JSON. Absent if it was
-    /// too large, or has too many strings.
+    /// too large, has too many strings, or there was no memory for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub body: Option<Box<RawValue>>,

@@ -9,6 +9,7 @@ use std::{
 use crate::{
     mutex::Mutex,
     observe::trace::{record::CallRecord, store::memory::TraceMemory},
+    timestamp::now_us,
 };
 
 /// Records that are read at once.
@@ -25,18 +26,23 @@ pub(crate) struct RecordRing {
 pub(crate) struct RingState {
     records: VecDeque<Arc<CallRecord>>,
     max_records: usize,
+    /// Position in front of the first record: the time of the start in microseconds, which is
+    /// behind all positions of earlier processes.
+    start: u64,
     /// Sequence number of the next record.
     next_seq: u64,
 }
 
 impl RecordRing {
     pub(crate) fn new(memory: Arc<TraceMemory>) -> Self {
+        let start = now_us();
         Self {
             memory,
             state: Mutex::new(RingState {
                 records: VecDeque::new(),
                 max_records: 0,
-                next_seq: 1,
+                start,
+                next_seq: start + 1,
             }),
         }
     }
@@ -130,7 +136,12 @@ impl RingState {
         self.records.len()
     }
 
-    /// Sequence number of the last record; 0 before the first.
+    /// Position in front of the first record of this process.
+    pub(crate) const fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Sequence number of the last record; the start before the first.
     pub(crate) const fn last_seq(&self) -> u64 {
         self.next_seq - 1
     }
