@@ -80,11 +80,15 @@ impl HeldEvents {
                 let known = held.choices.entry(choice.index);
                 let known = known.or_insert_with(|| HeldChoice::new(event.clone()));
                 known.others.push(other_fields(&choice)?);
+                // One without texts may be an end whose reason is repeated.
+                let has_parts = choice.has_calls || !choice.texts.is_empty();
+                if choice.finish_reason.is_some() || !has_parts {
+                    known.end_fields.add(&event, &choice.document)?;
+                }
                 known.texts.extend(choice.texts);
                 known.collector.push(&choice.delta)?;
                 join_labels(&mut known.labels, choice.labels);
                 if let Some(reason) = choice.finish_reason {
-                    known.end_fields.add(&event, &choice.document)?;
                     known.end(reason, event.clone());
                 }
             }
