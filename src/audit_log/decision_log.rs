@@ -249,6 +249,12 @@ impl AuditLog {
         }
     }
 
+    /// Returns whether the log file cannot be written.
+    pub fn is_failing(&self) -> bool {
+        let file = self.file.as_ref();
+        file.is_some_and(|file| file.log.file.is_failing())
+    }
+
     /// Returns the path of the log file and the last line that was written to it.
     pub fn file_head(&self) -> Option<(&Path, ChainHead)> {
         let file = self.file.as_ref()?;

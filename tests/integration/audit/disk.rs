@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{kinds, only};
@@ -358,6 +358,27 @@ async fn a_reload_is_logged_and_may_change_the_log_file() {
         only(&two, "request")["received"]["bytes"],
         json!(prompt("c").to_string().len())
     );
+}
+
+#[tokio::test]
+async fn a_log_that_fails_does_not_count_as_failing_once_another_is_in_use() {
+    let upstream = Upstream::mock().await;
+    let gateway = Gateway::start_after("mkdir logs", &upstream, "{ path: logs/audit.jsonl }");
+    fs::rename(gateway.path("logs"), gateway.path("gone")).unwrap();
+    let refused = gateway.agent.generate(MODEL, &prompt("a")).await;
+    assert_refused(&refused, 503, "AUDIT_UNAVAILABLE");
+    assert_eq!(gateway.operator.metric("hookgate_audit_failing").await, 1);
+
+    Gateway::write_config(gateway.folder.path(), &upstream, "{ path: two.jsonl }");
+    assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
+
+    let has_lost_lines = |found: &Value| found["decision_log"]["dropped_lines"].as_u64() > Some(0);
+    let overview = until(&gateway.operator, "/overview", has_lost_lines).await;
+    assert_eq!(overview["decision_log"]["failing"], false);
+    assert_eq!(gateway.operator.metric("hookgate_audit_failing").await, 0);
+    gateway.served.terminate();
+    let (_, log) = gateway.served.ended(TEST_TIMEOUT);
+    assert!(log.contains("decision log: records lost"), "{log}");
 }
 
 #[test]
