@@ -381,6 +381,27 @@ async fn a_log_that_fails_does_not_count_as_failing_once_another_is_in_use() {
     assert!(log.contains("decision log: records lost"), "{log}");
 }
 
+#[tokio::test]
+async fn a_refused_view_of_content_is_not_logged_as_a_view() {
+    let upstream = Upstream::mock().await;
+    let audit = "{ path: logs/audit.jsonl }\ntrace: { content: { sample: 1.0 } }";
+    let gateway = Gateway::start_after("mkdir logs", &upstream, audit);
+    let called = gateway.agent.generate(MODEL, &prompt("a")).await;
+    let content = format!("/calls/{}/content", called.header("x-hookgate-request-id"));
+    let is_kept = |found: &Value| found["id"].is_string();
+    until(&gateway.operator, &content, is_kept).await;
+    fs::rename(gateway.path("logs"), gateway.path("gone")).unwrap();
+    let refused_call = gateway.agent.generate(MODEL, &prompt("b")).await;
+    assert_refused(&refused_call, 503, "AUDIT_UNAVAILABLE");
+
+    let refused_view = gateway.operator.get(&content).await;
+
+    assert_eq!(refused_view.status, 503, "{}", refused_view.text());
+    gateway.served.terminate();
+    let (_, log) = gateway.served.ended(TEST_TIMEOUT);
+    assert_eq!(log.matches("content of a call viewed").count(), 1, "{log}");
+}
+
 #[test]
 fn a_log_path_in_a_missing_folder_is_a_config_error() {
     let folder = TempDir::new().unwrap();
