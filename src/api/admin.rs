@@ -18,6 +18,7 @@ use super::{
     sessions, shadow, trial,
 };
 use crate::{
+    audit_log::AuditLog,
     auth::{AdminPrincipal, LimitsMode, LossMode, SharedLimits},
     config::{BUILTIN, FailureMode, HookMode},
     error::ApiError,
@@ -158,6 +159,9 @@ pub(super) async fn metrics(State(app): State<App>) -> Response {
     metrics
         .sessions
         .set(i64::try_from(sessions).unwrap_or(i64::MAX));
+    let audit = snapshot.audit.as_deref();
+    let is_failing = audit.is_some_and(AuditLog::is_failing);
+    metrics.audit_failing.set(is_failing.into());
     (
         [(header::CONTENT_TYPE, OPEN_METRICS)],
         metrics.to_text_with_config(&snapshot.config.version, guards, circuits),

@@ -25,7 +25,8 @@ use crate::{
     service_client::ClientError,
 };
 
-/// Time that a request waits for its records to reach the disk.
+/// Time that a request waits for its records to reach the disk. If none is written meanwhile, the
+/// log counts as failing.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The decision log of one config: a file, a collector, or both.
@@ -248,6 +249,12 @@ impl AuditLog {
         }
     }
 
+    /// Returns whether the log file cannot be written.
+    pub fn is_failing(&self) -> bool {
+        let file = self.file.as_ref();
+        file.is_some_and(|file| file.log.file.is_failing())
+    }
+
     /// Returns the path of the log file and the last line that was written to it.
     pub fn file_head(&self) -> Option<(&Path, ChainHead)> {
         let file = self.file.as_ref()?;
@@ -295,8 +302,6 @@ impl AuditLog {
 
 /// Waits until all records that are queued in a log are written.
 async fn commit_to(log: &Log, since: Checkpoint) -> Result<(), Unavailable> {
-    match tokio::time::timeout(COMMIT_TIMEOUT, log.commit(since.0)).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) | Err(_) => Err(Unavailable),
-    }
+    let committed = log.commit(since.0, COMMIT_TIMEOUT).await;
+    committed.map_err(|_| Unavailable)
 }

@@ -157,24 +157,19 @@ impl LogObserver for LogFileObserver {
                 audit.bytes = bytes,
                 "decision log: moved incomplete lines aside"
             ),
-            LogEvent::Written { lines } => {
-                metrics.audit_lines.inc_by(lines);
-                metrics.audit_failing.set(0);
-            }
+            LogEvent::Written { lines } => drop(metrics.audit_lines.inc_by(lines)),
             LogEvent::Dropped => drop(metrics.audit_dropped_lines.inc()),
-            LogEvent::Failed { error, is_first } => {
-                metrics.audit_failing.set(1);
-                if is_first {
-                    tracing::error!(%error, "decision log: writing failed");
-                }
-            }
+            LogEvent::Failed {
+                error,
+                is_first: true,
+            } => tracing::error!(%error, "decision log: writing failed"),
+            LogEvent::Failed {
+                is_first: false, ..
+            } => (),
             LogEvent::Recovered => tracing::info!("decision log: writing recovered"),
             LogEvent::Lost { lines } => {
                 metrics.audit_dropped_lines.inc_by(lines);
-                tracing::error!(
-                    audit.lines = lines,
-                    "decision log: records lost at shutdown"
-                );
+                tracing::error!(audit.lines = lines, "decision log: records lost");
             }
         }
     }

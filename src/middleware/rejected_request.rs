@@ -42,7 +42,7 @@ impl ListenerKind {
 #[derive(Debug)]
 pub struct RejectedRequest {
     method: String,
-    path: String,
+    uri: Uri,
     user_agent: Option<HeaderValue>,
     peer: Option<IpAddr>,
 }
@@ -52,7 +52,7 @@ impl RejectedRequest {
     pub fn new(method: &Method, uri: &Uri, headers: &HeaderMap, extensions: &Extensions) -> Self {
         Self {
             method: short_name(method.as_str()),
-            path: short_name(uri.path()),
+            uri: uri.clone(),
             user_agent: headers.get(header::USER_AGENT).cloned(),
             peer: extensions.get::<PeerInfo>().map(|peer| peer.addr.ip()),
         }
@@ -99,7 +99,7 @@ impl RejectedRequest {
         RejectionRecord {
             listener: listener.as_str(),
             method: self.method,
-            path: TextDigest::with_text(&self.path),
+            path: TextDigest::with_text(self.uri.path()),
             peer: self.peer,
             caller: CallerRecord {
                 agent: short_name(&user_agent.unwrap_or_default()),

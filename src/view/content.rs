@@ -40,13 +40,13 @@ pub fn view_content(
     let Some(content) = app.resources.trace.contents.find(request) else {
         return Ok(None);
     };
+    let record = ViewRecord::new(&principal.name, &content.id, &content.session, reason);
+    record_view(app, record)?;
     tracing::info!(
         user.name = &*principal.name,
         request.id = request,
         "content of a call viewed"
     );
-    let record = ViewRecord::new(&principal.name, &content.id, &content.session, reason);
-    record_view(app, record)?;
     Ok(Some(content))
 }
 

@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 
 use super::config::applied;
 use crate::{
+    audit_log::AuditLog,
     config::{Config, HookSpec, StoreSettings},
     dialect::Api,
     event::EventName,
@@ -201,7 +202,7 @@ pub fn overview(app: &App) -> Overview {
             failures: metrics.session_store_failures.get(),
         },
         decision_log: config.audit.as_ref().map(|audit| DecisionLogStatus {
-            failing: metrics.audit_failing.get() != 0,
+            failing: snapshot.audit.as_deref().is_some_and(AuditLog::is_failing),
             lines: metrics.audit_lines.get(),
             dropped_lines: metrics.audit_dropped_lines.get(),
             sink: audit.sink.as_ref().map(|_| sink(metrics)),

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    io::{self, ErrorKind},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     thread,
@@ -28,7 +29,7 @@ const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// An open log. Its writer ends when this is dropped.
 pub struct Log {
     queue: Arc<WriteQueue>,
-    progress: watch::Receiver<WriteProgress>,
+    progress: watch::Sender<WriteProgress>,
     head: watch::Receiver<ChainHead>,
     observer: Arc<dyn LogObserver>,
     /// Present until writing is started.
@@ -56,12 +57,12 @@ impl Log {
                 opened => break opened?,
             }
         };
-        let (progress_sender, progress) = watch::channel(WriteProgress::default());
+        let progress = watch::Sender::new(WriteProgress::default());
         let (head_sender, written_head) = watch::channel(head.clone());
         let queue = Arc::new(WriteQueue::new(options));
         let writer = LogWriter {
             queue: Arc::clone(&queue),
-            progress: progress_sender,
+            progress: progress.clone(),
             observer: Arc::clone(&observer),
             file,
             head,
@@ -101,22 +102,41 @@ impl Log {
         self.queue.dropped_total()
     }
 
-    /// Waits until all pushed lines are written. Has no timeout.
+    /// Waits until all pushed lines are written. If no line is written within the timeout, as on
+    /// a disk that hangs, the log counts as failing until one is.
     ///
     /// # Errors
     ///
-    /// Fails if lines were dropped since `dropped_total` was read, or cannot be written.
-    pub async fn commit(&self, dropped_total: u64) -> Result<(), CommitError> {
+    /// Fails if lines were dropped since `dropped_total` was read, or are not written in time.
+    pub async fn commit(&self, dropped_total: u64, timeout: Duration) -> Result<(), CommitError> {
         let target = self.queue.request_commit(dropped_total);
         let target = target.ok_or(CommitError)?;
-        let mut progress = self.progress.clone();
+        let mut progress = self.progress.subscribe();
+        let written_before = progress.borrow().written;
         let is_settled =
             |progress: &WriteProgress| progress.written >= target || progress.is_failing;
-        // An error means that the writer has ended.
-        let progress = progress.wait_for(is_settled).await;
-        match progress {
-            Ok(progress) if progress.written >= target => Ok(()),
-            Ok(_) | Err(_) => Err(CommitError),
+        let settled = tokio::time::timeout(timeout, progress.wait_for(is_settled)).await;
+        match settled {
+            Ok(Ok(progress)) if progress.written >= target => Ok(()),
+            Ok(_) => Err(CommitError),
+            Err(_elapsed) => {
+                self.fail_unless_written_since(written_before, timeout);
+                Err(CommitError)
+            }
+        }
+    }
+
+    /// Marks the log as failing, unless lines were written during the timeout of a commit.
+    fn fail_unless_written_since(&self, written_before: u64, timeout: Duration) {
+        let is_first = self.progress.send_if_modified(|progress| {
+            let is_stalled = progress.written == written_before && !progress.is_failing;
+            progress.is_failing |= is_stalled;
+            is_stalled
+        });
+        if is_first {
+            let message = format!("no line was written for {timeout:?}");
+            let error = &io::Error::new(ErrorKind::TimedOut, message);
+            self.observer.record(LogEvent::Failed { error, is_first });
         }
     }
 
@@ -140,5 +160,132 @@ impl Drop for Log {
 impl fmt::Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Log").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::observer::LogNotice;
+
+    /// Timeout of a commit that fails.
+    const SHORT_TIMEOUT: Duration = Duration::from_millis(500);
+
+    /// Deadline of what does not hang.
+    const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+
+    /// Blocks the writer with each batch until it receives a message or has no sender. Sends a
+    /// description of each event.
+    struct HangingDisk {
+        releases: Mutex<Receiver<()>>,
+        events: Sender<String>,
+    }
+
+    impl LogObserver for HangingDisk {
+        fn line(&self, notice: &LogNotice) -> Vec<u8> {
+            format!("\"notice\":\"{notice:?}\"").into_bytes()
+        }
+
+        fn record(&self, event: LogEvent<'_>) {
+            // A test may end before the writer.
+            let _ended = self.events.send(format!("{event:?}"));
+            if matches!(event, LogEvent::Written { .. }) {
+                let _no_sender = self.releases.lock().unwrap().recv();
+            }
+        }
+    }
+
+    /// A log on a disk that hangs, with a running writer.
+    struct HangingLog {
+        log: Log,
+        events: Receiver<String>,
+        releases: Sender<()>,
+        _folder: TempDir,
+    }
+
+    impl HangingLog {
+        fn start() -> Self {
+            let folder = TempDir::new().unwrap();
+            let (releases, disk_releases) = channel();
+            let (disk_events, events) = channel();
+            let disk = HangingDisk {
+                releases: Mutex::new(disk_releases),
+                events: disk_events,
+            };
+            let path = folder.path().join("log");
+            let log = Log::open(&path, WriteOptions::default(), Arc::new(disk)).unwrap();
+            let writer = log.take_writer().unwrap();
+            thread::spawn(|| writer.run());
+            Self {
+                log,
+                events,
+                releases,
+                _folder: folder,
+            }
+        }
+
+        fn push(&self) {
+            self.log.push(b"\"a\":1".to_vec());
+        }
+
+        fn next_event(&self) -> String {
+            self.events.recv_timeout(TEST_TIMEOUT).unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_hangs_fails_the_log_until_a_line_is_written() {
+        let hanging = HangingLog::start();
+        hanging.push();
+        assert!(hanging.next_event().starts_with("Written"));
+
+        let committed = hanging.log.commit(0, SHORT_TIMEOUT).await;
+
+        assert_eq!(committed, Err(CommitError));
+        assert!(hanging.log.is_failing());
+        let event = hanging.next_event();
+        assert!(event.contains("no line was written for 500ms"), "{event}");
+        assert!(event.ends_with("is_first: true }"), "{event}");
+        hanging.releases.send(()).unwrap();
+        assert_eq!(hanging.next_event(), "Recovered");
+        assert!(!hanging.log.is_failing());
+        assert_eq!(hanging.log.commit(0, TEST_TIMEOUT).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn a_commit_that_is_late_on_a_slow_disk_does_not_fail_the_log() {
+        let hanging = HangingLog::start();
+        hanging.push();
+        assert!(hanging.next_event().starts_with("Written"));
+        hanging.push();
+
+        let commit = hanging.log.commit(0, SHORT_TIMEOUT);
+        let release = async { hanging.releases.send(()).unwrap() };
+        let (committed, ()) = tokio::join!(commit, release);
+
+        assert_eq!(committed, Err(CommitError));
+        assert!(!hanging.log.is_failing());
+    }
+
+    #[tokio::test]
+    async fn a_log_without_a_writer_is_failing() {
+        let folder = TempDir::new().unwrap();
+        let (events, _events) = channel();
+        let disk = HangingDisk {
+            releases: Mutex::new(channel().1),
+            events,
+        };
+        let path = folder.path().join("log");
+        let log = Log::open(&path, WriteOptions::default(), Arc::new(disk)).unwrap();
+        log.push(b"\"a\":1".to_vec());
+
+        drop(log.take_writer());
+
+        assert!(log.is_failing());
+        assert_eq!(log.commit(0, TEST_TIMEOUT).await, Err(CommitError));
     }
 }

@@ -43,11 +43,11 @@ pub enum LogEvent<'a> {
     },
     /// A line was dropped, because the queue is full.
     Dropped,
-    /// A write failed; it is retried.
+    /// A write failed and is retried, or no line was written within the timeout of a commit.
     Failed {
-        /// Error of the operating system.
+        /// Error of the operating system, or [`io::ErrorKind::TimedOut`].
         error: &'a io::Error,
-        /// True if the write before it succeeded.
+        /// True if the log was not failing before.
         is_first: bool,
     },
     /// A write succeeded after one that failed.

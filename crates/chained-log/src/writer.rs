@@ -130,18 +130,26 @@ impl LogWriter {
     }
 
     fn record_success(&self, batch: &Batch) {
-        if self.progress.borrow().is_failing {
-            self.observer.record(LogEvent::Recovered);
-        }
-        self.progress.send_replace(WriteProgress {
+        let before = self.progress.send_replace(WriteProgress {
             written: batch.position,
             is_failing: false,
         });
+        if before.is_failing {
+            self.observer.record(LogEvent::Recovered);
+        }
     }
 
     fn record_failure(&self, error: &io::Error) {
         let is_first = !self.progress.borrow().is_failing;
         self.observer.record(LogEvent::Failed { error, is_first });
+        self.progress
+            .send_modify(|progress| progress.is_failing = true);
+    }
+}
+
+impl Drop for LogWriter {
+    /// Ends commits that wait for further lines.
+    fn drop(&mut self) {
         self.progress
             .send_modify(|progress| progress.is_failing = true);
     }

@@ -163,6 +163,13 @@ impl SignalState {
         let signal = self.signal.as_str();
         self.metrics.record_export(signal, outcome, items as u64);
     }
+
+    const fn export(&self) -> Export {
+        match self.signal {
+            Signal::Traces => Export::Traces,
+            Signal::Logs => Export::Logs,
+        }
+    }
 }
 
 impl SendTask {
@@ -177,6 +184,9 @@ impl SendTask {
         tokio::select! {
             () = self.send_all() => (),
             () = deadline => (),
+        }
+        if self.failing {
+            state.metrics.export_failures.end(state.export());
         }
         state.count("dropped", state.pending.load(Ordering::Relaxed));
     }
@@ -248,10 +258,7 @@ impl SendTask {
         let signal = self.state.signal.as_str();
         let was_failing = std::mem::replace(&mut self.failing, error.is_some());
         let failures = &self.state.metrics.export_failures;
-        let export = match self.state.signal {
-            Signal::Traces => Export::Traces,
-            Signal::Logs => Export::Logs,
-        };
+        let export = self.state.export();
         match error {
             Some(error) => failures.keep(export, error.to_string()),
             None if was_failing => failures.end(export),

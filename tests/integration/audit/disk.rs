@@ -5,10 +5,10 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{kinds, only};
@@ -22,6 +22,18 @@ const MODEL: &str = "m";
 
 /// Policy that allows all models, so that the body of every call is inspected.
 const POLICY: &str = "policies: [{ policy: model_allow, models: [\"*\"] }]\n";
+
+/// Shell commands that make `fdatasync` of the gateway wait while its folder has a file `hang`.
+const HANGING_DISK: &str = r#"cat > hang.c << 'END'
+#include <unistd.h>
+
+int fdatasync(int file) {
+    while (access("hang", F_OK) == 0) usleep(10000);
+    return fsync(file);
+}
+END
+cc -shared -fPIC -o hang.so hang.c
+export LD_PRELOAD="$PWD/hang.so""#;
 
 /// Gateway in a process of its own, with its config and log in a folder.
 struct Gateway {
@@ -78,6 +90,15 @@ impl Gateway {
         Path::new(&root).join(self.path(name).strip_prefix("/").unwrap())
     }
 
+    /// Calls until a call is not refused.
+    async fn until_calls_pass(&self) {
+        let deadline = Instant::now() + TEST_TIMEOUT;
+        while self.agent.generate(MODEL, &prompt("c")).await.status != 200 {
+            assert!(Instant::now() < deadline);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// Shuts the gateway down and returns its folder.
     fn stop(self) -> TempDir {
         self.served.terminate();
@@ -130,11 +151,7 @@ async fn a_full_disk_refuses_calls_until_there_is_space() {
     assert!(text.ends_with("}\n"), "every line is complete");
 
     fs::remove_file(&filler).unwrap();
-    let deadline = std::time::Instant::now() + TEST_TIMEOUT;
-    while gateway.agent.generate(MODEL, &prompt("c")).await.status != 200 {
-        assert!(std::time::Instant::now() < deadline);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    gateway.until_calls_pass().await;
 
     assert_eq!(gateway.operator.get("/readyz").await.status, 200);
     let lines = decision_log(&log_path);
@@ -142,6 +159,39 @@ async fn a_full_disk_refuses_calls_until_there_is_space() {
         .iter()
         .filter(|line| line["kind"] == "request" && line["sent"].is_object());
     assert!(sent.count() >= upstream.requests().len());
+}
+
+#[tokio::test]
+async fn a_disk_that_hangs_refuses_calls_until_lines_are_written() {
+    let upstream = Upstream::mock().await;
+    let gateway = Gateway::start_after(HANGING_DISK, &upstream, "{ path: audit.jsonl }");
+    let hang = gateway.path("hang");
+    fs::write(&hang, "").unwrap();
+
+    let first = gateway.agent.generate(MODEL, &prompt("a")).await;
+    let started = Instant::now();
+    let second = gateway.agent.generate(MODEL, &prompt("b")).await;
+
+    assert!(started.elapsed() < Duration::from_secs(5), "it waits again");
+    for answer in [&first, &second] {
+        assert_refused(answer, 503, "AUDIT_UNAVAILABLE");
+    }
+    assert_eq!(gateway.operator.get("/readyz").await.status, 503);
+    assert_eq!(gateway.operator.metric("hookgate_audit_failing").await, 1);
+    assert!(upstream.requests().is_empty());
+
+    fs::remove_file(&hang).unwrap();
+    gateway.until_calls_pass().await;
+
+    assert_eq!(gateway.operator.get("/readyz").await.status, 200);
+    assert_eq!(gateway.operator.metric("hookgate_audit_failing").await, 0);
+    decision_log(&gateway.path("audit.jsonl"));
+    gateway.served.terminate();
+    let (_, log) = gateway.served.ended(TEST_TIMEOUT);
+    for message in ["writing failed", "writing recovered"] {
+        let message = format!("decision log: {message}");
+        assert_eq!(log.matches(&message).count(), 1, "{log}");
+    }
 }
 
 #[tokio::test]
@@ -308,6 +358,48 @@ async fn a_reload_is_logged_and_may_change_the_log_file() {
         only(&two, "request")["received"]["bytes"],
         json!(prompt("c").to_string().len())
     );
+}
+
+#[tokio::test]
+async fn a_log_that_fails_does_not_count_as_failing_once_another_is_in_use() {
+    let upstream = Upstream::mock().await;
+    let gateway = Gateway::start_after("mkdir logs", &upstream, "{ path: logs/audit.jsonl }");
+    fs::rename(gateway.path("logs"), gateway.path("gone")).unwrap();
+    let refused = gateway.agent.generate(MODEL, &prompt("a")).await;
+    assert_refused(&refused, 503, "AUDIT_UNAVAILABLE");
+    assert_eq!(gateway.operator.metric("hookgate_audit_failing").await, 1);
+
+    Gateway::write_config(gateway.folder.path(), &upstream, "{ path: two.jsonl }");
+    assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
+
+    let has_lost_lines = |found: &Value| found["decision_log"]["dropped_lines"].as_u64() > Some(0);
+    let overview = until(&gateway.operator, "/overview", has_lost_lines).await;
+    assert_eq!(overview["decision_log"]["failing"], false);
+    assert_eq!(gateway.operator.metric("hookgate_audit_failing").await, 0);
+    gateway.served.terminate();
+    let (_, log) = gateway.served.ended(TEST_TIMEOUT);
+    assert!(log.contains("decision log: records lost"), "{log}");
+}
+
+#[tokio::test]
+async fn a_refused_view_of_content_is_not_logged_as_a_view() {
+    let upstream = Upstream::mock().await;
+    let audit = "{ path: logs/audit.jsonl }\ntrace: { content: { sample: 1.0 } }";
+    let gateway = Gateway::start_after("mkdir logs", &upstream, audit);
+    let called = gateway.agent.generate(MODEL, &prompt("a")).await;
+    let content = format!("/calls/{}/content", called.header("x-hookgate-request-id"));
+    let is_kept = |found: &Value| found["id"].is_string();
+    until(&gateway.operator, &content, is_kept).await;
+    fs::rename(gateway.path("logs"), gateway.path("gone")).unwrap();
+    let refused_call = gateway.agent.generate(MODEL, &prompt("b")).await;
+    assert_refused(&refused_call, 503, "AUDIT_UNAVAILABLE");
+
+    let refused_view = gateway.operator.get(&content).await;
+
+    assert_eq!(refused_view.status, 503, "{}", refused_view.text());
+    gateway.served.terminate();
+    let (_, log) = gateway.served.ended(TEST_TIMEOUT);
+    assert_eq!(log.matches("content of a call viewed").count(), 1, "{log}");
 }
 
 #[test]

@@ -81,6 +81,24 @@ async fn a_rejected_request_is_logged_without_its_query() {
 }
 
 #[tokio::test]
+async fn a_long_path_of_a_rejected_request_is_hashed_and_stored_as_a_whole() {
+    let path = format!("/v1beta/{}", "x".repeat(1000));
+    for content in [false, true] {
+        let upstream = Upstream::mock().await;
+        let config = format!("audit: {{ path: audit.jsonl, content: {content} }}\n");
+        let gate = TestGateway::start(&upstream, &config).await;
+
+        gate.agent().get(&path).await;
+
+        let lines = stop_and_read_log(gate).await;
+        let logged = &only(&lines, "rejected")["path"];
+        assert_eq!(logged["sha256"], hash(&path));
+        let text = content.then_some(path.as_str());
+        assert_eq!(logged["text"].as_str(), text);
+    }
+}
+
+#[tokio::test]
 async fn a_failed_call_is_logged_with_its_error() {
     let upstream = Upstream::raw(|_, socket| async move { drop(socket) }).await;
     let hooks = [("BeforeModel", hook::printing("look", &json!({})))];

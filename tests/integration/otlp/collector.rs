@@ -11,13 +11,14 @@ use std::{
 };
 
 use hookgate::{config::Config, hook as hooks};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{collector, spans, telemetry};
 use crate::harness::{
     Agent, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, eventually, prompt, respond,
 };
+use crate::trace::until;
 
 /// Waits until the metrics contain this text.
 async fn until_metric(operator: &Agent, line: &str) {
@@ -200,6 +201,39 @@ async fn a_reload_keeps_an_unchanged_exporter_and_switches_to_a_new_collector() 
         assert_eq!(request.header("content-type"), "application/json");
     }
     assert!(!log.contains("of-the-collector"));
+}
+
+#[tokio::test]
+async fn a_failure_of_a_collector_is_over_once_a_reload_has_replaced_it() {
+    let failing = Upstream::with(|_| respond(503, "application/json", "{}")).await;
+    let (upstream, working) = (Upstream::mock().await, collector().await);
+    let folder = TempDir::new().unwrap();
+    let write = |collector: &Upstream| {
+        let text = format!(
+            "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n{}",
+            upstream.addr,
+            telemetry(collector, ", logs: false")
+        );
+        fs::write(folder.path().join("hookgate.yaml"), text).unwrap();
+    };
+    write(&failing);
+    let mut served = ServerProcess::folder(folder.path());
+    let (agent, operator) = (Agent::at(served.addr()), Agent::at(served.operators()));
+    call(&agent, 1).await;
+    let has_failed = |overview: &Value| overview["otlp"][0]["last_failure"]["is_current"] == true;
+    until(&operator, "/overview", has_failed).await;
+
+    write(&working);
+    assert_eq!(operator.post("/reload", "").await.status, 200);
+    call(&agent, 1).await;
+
+    for outcome in ["sent", "dropped"] {
+        let line = format!(r#"hookgate_otlp_items_total{{signal="traces",outcome="{outcome}"}} 1"#);
+        until_metric(&operator, &line).await;
+    }
+    let overview = operator.get("/overview").await.json();
+    let failure = &overview["otlp"][0]["last_failure"];
+    assert_eq!(failure["is_current"], false, "{overview:#}");
 }
 
 #[test]
