@@ -121,7 +121,7 @@ pub(super) async fn get_content(
     principal: AdminPrincipal,
 ) -> Result<Json<Arc<StoredContent>>, ApiError> {
     let reason = query_parameter(query.as_deref(), "reason")?.unwrap_or_default();
-    let found = content::view_content(&app, &principal, &id, &reason)?;
+    let found = content::view_content(&app, &principal, &id, &reason).await?;
     found.map(Json).ok_or_else(unknown_call)
 }
 
@@ -175,7 +175,8 @@ pub(super) async fn watch_session(
 ) -> Result<Json<SessionWatch>, ApiError> {
     let WatchRequest { minutes, reason } = json_body(body)?;
     let caller = query_parameter(query.as_deref(), "caller")?;
-    content::watch(&app, &principal, session, caller, (minutes, reason)).map(Json)
+    let watch = content::watch(&app, &principal, session, caller, (minutes, reason));
+    watch.await.map(Json)
 }
 
 /// Calls in flight, the oldest first. Of the filter, conditions on what is known at the end of a

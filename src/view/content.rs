@@ -30,7 +30,7 @@ const MAX_NAME_BYTES: usize = 256;
 /// # Errors
 ///
 /// Returns an error if the user is no investigator, or the decision log cannot be written.
-pub fn view_content(
+pub async fn view_content(
     app: &App,
     principal: &AdminPrincipal,
     request: &str,
@@ -41,7 +41,7 @@ pub fn view_content(
         return Ok(None);
     };
     let record = ViewRecord::new(&principal.name, &content.id, &content.session, reason);
-    record_view(app, record)?;
+    record_view(app, record).await?;
     tracing::info!(
         user.name = &*principal.name,
         request.id = request,
@@ -57,7 +57,7 @@ pub fn view_content(
 ///
 /// Returns an error if the user is no investigator, the trace is off, minutes or a text are out of
 /// range, or the decision log cannot be written.
-pub fn watch(
+pub async fn watch(
     app: &App,
     principal: &AdminPrincipal,
     session: String,
@@ -88,7 +88,7 @@ pub fn watch(
         caller: watched_caller,
         ..ViewRecord::new(&by, "", &session, &reason)
     };
-    record_view(app, record)?;
+    record_view(app, record).await?;
     let watch = SessionWatch {
         until: SystemTime::now() + Duration::from_mins(minutes),
         session,
@@ -143,10 +143,13 @@ fn require_trace(app: &App) -> Result<(), ApiError> {
     Err(ApiError::new(ErrorReason::BadConfig, message))
 }
 
-fn record_view(app: &App, record: ViewRecord) -> Result<(), ApiError> {
+/// Records a view of content. In `durable` mode the record is on disk before the content is shown.
+async fn record_view(app: &App, record: ViewRecord) -> Result<(), ApiError> {
     if let Some(audit) = &app.snapshot().audit {
         audit.ensure_writable()?;
+        let since = audit.checkpoint();
         audit.append(&AuditRecord::Viewed(record));
+        audit.commit(since).await?;
     }
     Ok(())
 }

@@ -41,11 +41,7 @@ impl PushArgs {
         let bytes = bundle.to_bytes().map_err(Failure::of)?;
         let token = match &self.token_file {
             Some(path) => Some(read_token(path, "token file")?),
-            None => {
-                let text = env::var(TOKEN).ok().filter(|text| !text.is_empty());
-                let token = text.map(|text| valid_token(&text, &format!("variable `{TOKEN}`")));
-                token.transpose()?
-            }
+            None => token_variable()?,
         };
         let client = client_builder().timeout(PUSH_TIMEOUT).build();
         let client = client.map_err(Failure::of)?;
@@ -74,4 +70,11 @@ impl PushArgs {
         let revision = &bundle.manifest().revision;
         Ok(print(&format!("published: revision {revision}"))?)
     }
+}
+
+/// Returns the token of the environment; `None` if there is none, or if it is empty.
+fn token_variable() -> Result<Option<String>, Failure> {
+    let text = env::var(TOKEN).ok().filter(|text| !text.is_empty());
+    let token = text.map(|text| valid_token(&text, &format!("variable `{TOKEN}`")));
+    token.transpose()
 }

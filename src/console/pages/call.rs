@@ -53,7 +53,7 @@ pub(in crate::console) async fn show(
     found.call = visible_call(&principal, found.call);
     let content = match fields.get("content") {
         "" => None,
-        _ => view_content(&app, &principal, &id, REASON)?,
+        _ => view_content(&app, &principal, &id, REASON).await?,
     };
     let (query, snapshot) = (filter.to_query(), app.snapshot());
     let body = html! {

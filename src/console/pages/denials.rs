@@ -74,7 +74,7 @@ pub(in crate::console) async fn test_of_call(
     let Some(call) = app.resources.trace.find(&id) else {
         return Err(unknown_call(&app, &id));
     };
-    let content = view_content(&app, &principal, &id, REASON)?;
+    let content = view_content(&app, &principal, &id, REASON).await?;
     let is_kept = content.is_some();
     let case = content.and_then(|content| test_case::from_content(&app, &call, &content));
     let body = html! {

@@ -93,7 +93,7 @@ pub(in crate::console) async fn watch(
     let address = address(&id, fields.find("caller"));
     let caller = fields.find("caller").map(str::to_owned);
     let reason = fields.get("reason").to_owned();
-    content::watch(&app, &principal, id, caller, (minutes, reason))?;
+    content::watch(&app, &principal, id, caller, (minutes, reason)).await?;
     Ok(Redirect::to(&address).into_response())
 }
 

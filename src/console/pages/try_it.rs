@@ -58,7 +58,7 @@ pub(in crate::console) async fn show(
     let call = fields.get("call");
     let recorded = match call {
         "" => None,
-        id => recorded_call(&app, &principal, id)?,
+        id => recorded_call(&app, &principal, id).await?,
     };
     let missing = recorded.as_ref().map(|recorded| recorded.missing_answers);
     let fields = recorded.map(|recorded| Value::Object(recorded.into_fields("body")));
@@ -120,12 +120,12 @@ fn page(body: Markup) -> Page {
 }
 
 /// Returns a call with the answers of the model API. That is logged as a view of content.
-fn recorded_call(
+async fn recorded_call(
     app: &App,
     principal: &AdminPrincipal,
     id: &str,
 ) -> Result<Option<RecordedCall>, ApiError> {
-    let content = view_content(app, principal, id, REASON)?;
+    let content = view_content(app, principal, id, REASON).await?;
     let recorded = app.resources.trace.find(id).zip(content);
     Ok(recorded.and_then(|(call, content)| RecordedCall::new(&call, &content)))
 }
