@@ -55,7 +55,8 @@ pub struct CallRecord {
     pub duration_us: u64,
     /// Name of the caller; empty without authentication.
     pub caller: Arc<str>,
-    /// First digits of the caller's key; empty without a credential.
+    /// First digits of the caller's key; empty without a credential, and for calls that neither
+    /// policies and hooks nor the decision log need.
     pub caller_key: Arc<str>,
     /// `User-Agent` of the request.
     pub agent: Arc<str>,

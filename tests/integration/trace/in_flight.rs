@@ -116,7 +116,11 @@ async fn calls_in_flight_can_be_filtered_and_unknown_filters_are_rejected() {
 #[tokio::test]
 async fn a_call_in_flight_has_the_key_of_a_caller_without_a_name() {
     let upstream = endless_upstream().await;
-    let gateway = TestGateway::start(&upstream, "").await;
+    let gateway = TestGateway::start(
+        &upstream,
+        "policies: [{ policy: prompt_guard, deny: [forbidden] }]\n",
+    )
+    .await;
     let agent = gateway.agent().sending("x-goog-api-key", "k1");
     let path = format!("/v1beta/models/{MODEL}:streamGenerateContent?alt=sse");
     let mut stream = agent.open(&path, prompt("hello").to_string()).await;

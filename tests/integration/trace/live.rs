@@ -238,7 +238,11 @@ async fn the_number_of_subscribers_is_bounded_and_shutdown_ends_them() {
     let mut tails = Vec::new();
     for _ in 0..32 {
         let mut tail = subscribe(&gateway, "").await;
-        assert_eq!(next_chunk(&mut tail).await, "id: 0\n\n");
+        let begin = next_chunk(&mut tail).await;
+        assert!(
+            begin.starts_with("id: ") && begin.ends_with("\n\n"),
+            "{begin}"
+        );
         tails.push(tail);
     }
 

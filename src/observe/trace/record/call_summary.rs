@@ -38,7 +38,8 @@ pub struct CallSummary<'a> {
     pub hooks_us: u64,
     /// Name of the caller; empty without authentication.
     pub caller: &'a str,
-    /// First digits of the caller's key; empty without a credential.
+    /// First digits of the caller's key; empty without a credential, and for calls that neither
+    /// policies and hooks nor the decision log need.
     pub caller_key: &'a str,
     /// `User-Agent` of the request.
     pub agent: &'a str,
