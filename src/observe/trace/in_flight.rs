@@ -34,8 +34,8 @@ pub struct InFlightCall {
     pub elapsed_us: u32,
     /// Name of the caller; empty without authentication.
     pub caller: String,
-    /// First digits of the caller's key; empty without a credential, and for calls that neither
-    /// policies and hooks nor the decision log need.
+    /// First digits of the caller's key; empty without a credential, and for calls that no policy,
+    /// hook or decision log reads.
     pub caller_key: String,
     /// `User-Agent` of the request, once it is read.
     pub agent: String,
