@@ -69,6 +69,22 @@ async fn the_decision_of_the_gateways_hooks_is_the_output() {
 }
 
 #[tokio::test]
+async fn an_edited_call_has_all_of_its_arguments() {
+    let upstream = Upstream::mock().await;
+    let edit = json!({ "hookSpecificOutput": { "tool_input": { "command": "ls -l" } } });
+    let hooks = hook::config(&[("BeforeTool", hook::printing("edit", &edit))]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+    let mut event = shell("ls");
+    event["tool_input"]["directory"] = json!("src");
+
+    let output = output(&gate, "gemini", &event).await;
+
+    let arguments = json!({ "command": "ls -l", "directory": "src" });
+    let specific = json!({ "tool_input": arguments, "hookEventName": "BeforeTool" });
+    assert_eq!(output, json!({ "hookSpecificOutput": specific }));
+}
+
+#[tokio::test]
 async fn the_path_of_the_url_names_the_session() {
     let upstream = Upstream::mock().await;
     let guard = hook::command("guard", "tee event.json; echo 'not that' >&2; exit 2");
