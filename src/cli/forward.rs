@@ -11,7 +11,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use serde_json::Value;
+use serde_json::{Value, json};
 use url::Url;
 
 use super::{
@@ -65,8 +65,14 @@ pub(super) struct ForwardArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ReportForm {
-    /// The form of gemini-cli and its forks
+    /// The form of gemini-cli
     Gemini,
+    /// The form of LLxprt Code: as `gemini`, with `deny` for `ask`
+    Llxprt,
+    /// The form of Tabnine CLI: as `gemini`, with `deny` for `ask`
+    Tabnine,
+    /// The form of `TerminaI`: as `gemini`, with `deny` for `ask`
+    Terminai,
     /// The form of Claude Code
     Claude,
     /// The form of Codex
@@ -77,7 +83,7 @@ impl ReportForm {
     /// The agent whose form is translated; `None` for the form of the endpoint.
     const fn agent(self) -> Option<ReportingAgent> {
         match self {
-            Self::Gemini => None,
+            Self::Gemini | Self::Llxprt | Self::Tabnine | Self::Terminai => None,
             Self::Claude => Some(ReportingAgent::Claude),
             Self::Codex => Some(ReportingAgent::Codex),
         }
@@ -146,7 +152,7 @@ impl ForwardArgs {
                     })?;
                     let output = match &report {
                         Some(report) => report.output(&answer),
-                        None => gemini_output(answer),
+                        None => gemini_output(answer, self.protocol),
                     };
                     Ok(print(&output.to_string())?)
                 }
@@ -215,12 +221,19 @@ impl ForwardArgs {
 
 /// Returns the hook output for gemini-cli or one of its forks. `answer` is that of the events
 /// endpoint with its explanation.
-fn gemini_output(mut answer: Value) -> Value {
+fn gemini_output(mut answer: Value, form: ReportForm) -> Value {
     // Some of these agents merge `tool_input` into the arguments, and others replace them by it.
     let arguments = answer.pointer_mut("/hookgate/arguments").map(Value::take);
     let edited = answer.pointer_mut("/hookSpecificOutput/tool_input");
     if let (Some(edited), Some(arguments)) = (edited, arguments) {
         *edited = arguments;
+    }
+    // The forks run a call about which gemini-cli asks.
+    if form != ReportForm::Gemini
+        && let Some(decision) = answer.get_mut("decision")
+        && decision == "ask"
+    {
+        *decision = json!("deny");
     }
     if let Some(fields) = answer.as_object_mut() {
         fields.shift_remove("hookgate");
