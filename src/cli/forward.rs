@@ -11,6 +11,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
 use url::Url;
 
 use super::{
@@ -31,9 +32,9 @@ pub(super) const EXAMPLES: &str = "Examples:
   In a settings.json of Claude Code:
   { \"type\": \"command\", \"command\": \"hookgate forward --protocol claude --url http://hookgate.example:8787\" }";
 
-/// Request targets of the events endpoint.
-const EVENTS_TARGET: &str = "/hookgate/v1/events";
-const EXPLAINED_EVENTS_TARGET: &str = "/hookgate/v1/events?explain=1";
+/// Request target of the events endpoint. Only the explanation has all arguments of an edited
+/// call.
+const EVENTS_TARGET: &str = "/hookgate/v1/events?explain=1";
 
 /// Maximum size of a response.
 const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
@@ -64,8 +65,14 @@ pub(super) struct ForwardArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ReportForm {
-    /// The form of gemini-cli and its forks
+    /// The form of gemini-cli
     Gemini,
+    /// The form of LLxprt Code: as `gemini`, with `deny` for `ask`
+    Llxprt,
+    /// The form of Tabnine CLI: as `gemini`, with `deny` for `ask`
+    Tabnine,
+    /// The form of `TerminaI`: as `gemini`, with `deny` for `ask`
+    Terminai,
     /// The form of Claude Code
     Claude,
     /// The form of Codex
@@ -76,7 +83,7 @@ impl ReportForm {
     /// The agent whose form is translated; `None` for the form of the endpoint.
     const fn agent(self) -> Option<ReportingAgent> {
         match self {
-            Self::Gemini => None,
+            Self::Gemini | Self::Llxprt | Self::Tabnine | Self::Terminai => None,
             Self::Claude => Some(ReportingAgent::Claude),
             Self::Codex => Some(ReportingAgent::Codex),
         }
@@ -132,27 +139,26 @@ impl ForwardArgs {
         let report = agent.map(|agent| AgentReport::read(agent, &event));
         let report = report.transpose();
         let report = report.map_err(Failure::of)?;
-        // Only the explanation has the complete arguments that a translation needs.
-        let (event, target) = match &report {
-            Some(report) => (
-                report.event().to_string().into_bytes(),
-                EXPLAINED_EVENTS_TARGET,
-            ),
-            None => (event, EVENTS_TARGET),
+        let event = match &report {
+            Some(report) => report.event().to_string().into_bytes(),
+            None => event,
         };
         block_on(async {
-            let (status, answer) = self.ask(event, target).await?;
-            match (status, &report) {
-                (StatusCode::OK, Some(report)) => {
-                    let answer = serde_json::from_slice(&answer).map_err(|_| {
+            let (status, answer) = self.ask(event).await?;
+            match status {
+                StatusCode::OK => {
+                    let answer: Value = serde_json::from_slice(&answer).map_err(|_| {
                         Failure::Failed("the gateway sent an unreadable response".to_owned())
                     })?;
-                    Ok(print(&report.output(&answer).to_string())?)
+                    let output = match &report {
+                        Some(report) => report.output(&answer),
+                        None => gemini_output(answer, self.protocol),
+                    };
+                    Ok(print(&output.to_string())?)
                 }
-                (StatusCode::OK, None) => Ok(print(&String::from_utf8_lossy(&answer))?),
                 // The hooks of this event run later, and their output is not used.
-                (StatusCode::ACCEPTED, _) => Ok(()),
-                (other, _) => {
+                StatusCode::ACCEPTED => Ok(()),
+                other => {
                     let hint = "`--key-file` names a file with the caller's key";
                     Err(Failure::Failed(error_message(other, &answer, hint)))
                 }
@@ -172,7 +178,7 @@ impl ForwardArgs {
         Ok(headers)
     }
 
-    async fn ask(&self, event: Vec<u8>, target: &str) -> Result<(StatusCode, Vec<u8>), Failure> {
+    async fn ask(&self, event: Vec<u8>) -> Result<(StatusCode, Vec<u8>), Failure> {
         let mut client = client_builder().timeout(Duration::from_millis(self.timeout));
         if self.url.scheme() != "https" {
             // The certificates of the system would be read for nothing.
@@ -183,7 +189,7 @@ impl ForwardArgs {
         let request = client
             .build()
             .map_err(failure)?
-            .post(format!("{base}{target}"));
+            .post(format!("{base}{EVENTS_TARGET}"));
         let request = request.headers(self.headers()?).body(event);
         let response = request.send().await.map_err(failure)?;
         let status = response.status();
@@ -211,4 +217,26 @@ impl ForwardArgs {
         let gateway = self.url.origin().ascii_serialization();
         Failure::Failed(format!("the gateway at {gateway} {why}"))
     }
+}
+
+/// Returns the hook output for gemini-cli or one of its forks. `answer` is that of the events
+/// endpoint with its explanation.
+fn gemini_output(mut answer: Value, form: ReportForm) -> Value {
+    // Some of these agents merge `tool_input` into the arguments, and others replace them by it.
+    let arguments = answer.pointer_mut("/hookgate/arguments").map(Value::take);
+    let edited = answer.pointer_mut("/hookSpecificOutput/tool_input");
+    if let (Some(edited), Some(arguments)) = (edited, arguments) {
+        *edited = arguments;
+    }
+    // The forks run a call about which gemini-cli asks.
+    if form != ReportForm::Gemini
+        && let Some(decision) = answer.get_mut("decision")
+        && decision == "ask"
+    {
+        *decision = json!("deny");
+    }
+    if let Some(fields) = answer.as_object_mut() {
+        fields.shift_remove("hookgate");
+    }
+    answer
 }

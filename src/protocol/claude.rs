@@ -11,7 +11,8 @@ use super::{
     claude_form, hook_protocol::Protocol, process_output::ProcessOutput, tool_names::ToolFamily,
 };
 use crate::event::{
-    Context, Decision, Event, EventName, HookResult, HookStatus, InputExtras, SettingsFormat,
+    Context, Decision, Event, EventName, HookResult, HookStatus, InputExtras, Reason,
+    SettingsFormat,
 };
 
 #[derive(Debug)]
@@ -113,10 +114,10 @@ impl Protocol for ClaudeProtocol {
             };
             let texts = [context, reason].into_iter().flatten();
             let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
-            if !texts.is_empty() {
-                // A recording has no interpretation of the output.
-                output.set_specific("additionalContext", json!(texts.join("\n")));
-            }
+            let texts = texts.join("\n");
+            let added = Reason::new(Some(texts.as_str()));
+            // A recording has no interpretation of the output.
+            output.set_specific("additionalContext", json!(added.as_str()));
         }
     }
 }
@@ -159,6 +160,18 @@ mod tests {
 
         let input = String::from_utf8(input.into()).unwrap();
         assert!(input.ends_with(r#","document":{ "n" : 1.50 }}"#), "{input}");
+    }
+
+    #[test]
+    fn a_refused_result_without_a_reason_is_a_remark_beside_it() {
+        for reason in [json!(null), json!(""), json!(" ")] {
+            let output = json!({ "decision": "block", "reason": reason });
+
+            let refused = interpreted(&output).output;
+
+            let context = refused.plain_context();
+            assert_eq!(context.as_deref(), Some("No reason provided"), "{reason}");
+        }
     }
 
     #[test]

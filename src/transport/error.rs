@@ -7,7 +7,8 @@ use thiserror::Error;
 use crate::http_client::{HttpClientError, TlsVerifierError};
 
 /// Failure to build, reach or understand a hook. Agents see it as the cause of a
-/// denial, so no message contains a path or a value.
+/// denial, so no message contains a path or a value. The reason around it names the
+/// hook: a hook without a name by its command.
 #[derive(Debug, Error)]
 pub enum TransportError {
     /// The name of the transport is unknown.

@@ -69,6 +69,41 @@ async fn the_decision_of_the_gateways_hooks_is_the_output() {
 }
 
 #[tokio::test]
+async fn an_edited_call_has_all_of_its_arguments() {
+    let upstream = Upstream::mock().await;
+    let edit = json!({ "hookSpecificOutput": { "tool_input": { "command": "ls -l" } } });
+    let hooks = hook::config(&[("BeforeTool", hook::printing("edit", &edit))]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+    let mut event = shell("ls");
+    event["tool_input"]["directory"] = json!("src");
+
+    let output = output(&gate, "gemini", &event).await;
+
+    let arguments = json!({ "command": "ls -l", "directory": "src" });
+    let specific = json!({ "tool_input": arguments, "hookEventName": "BeforeTool" });
+    assert_eq!(output, json!({ "hookSpecificOutput": specific }));
+}
+
+#[tokio::test]
+async fn a_question_is_a_denial_for_agents_that_do_not_ask() {
+    let upstream = Upstream::mock().await;
+    let ask = json!({ "decision": "ask", "reason": "check" });
+    let hooks = hook::config(&[("BeforeTool", hook::printing("ask", &ask))]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+    for (protocol, decision) in [
+        ("gemini", "ask"),
+        ("llxprt", "deny"),
+        ("tabnine", "deny"),
+        ("terminai", "deny"),
+    ] {
+        let output = output(&gate, protocol, &shell("ls")).await;
+
+        let expected = json!({ "decision": decision, "reason": "check" });
+        assert_eq!(output, expected, "{protocol}");
+    }
+}
+
+#[tokio::test]
 async fn the_path_of_the_url_names_the_session() {
     let upstream = Upstream::mock().await;
     let guard = hook::command("guard", "tee event.json; echo 'not that' >&2; exit 2");
@@ -633,7 +668,8 @@ fn forward_waits_longer_than_a_hook_and_shorter_than_the_agent() {
             let timeout = hook["timeout"].as_u64().unwrap();
             // Claude Code and Codex count seconds, gemini-cli and its forks milliseconds.
             let command = hook["command"].as_str().unwrap();
-            let unit = if command.contains("--protocol") {
+            let in_seconds = ["--protocol claude", "--protocol codex"];
+            let unit = if in_seconds.iter().any(|form| command.contains(form)) {
                 1000
             } else {
                 1

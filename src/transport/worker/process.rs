@@ -30,6 +30,10 @@ use crate::{
 /// not cost others a worker that is about to respond.
 const LATE_OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Time that the first output of a process may take after its call was dropped. A process that
+/// starts slowly would otherwise never respond.
+const LATE_START_TIMEOUT: Duration = Duration::from_mins(1);
+
 /// Time that stderr of an ended process is read: its children may hold it open.
 const STDERR_DRAIN_TIME: Duration = Duration::from_millis(500);
 
@@ -82,7 +86,10 @@ impl WorkerProcess {
             };
             match end {
                 WorkerEnd::Closed => return,
-                WorkerEnd::Late => (),
+                WorkerEnd::Late => {
+                    let error = "answer too late";
+                    tracing::warn!(hook.name = self.shell.hook, error, "worker failed");
+                }
                 WorkerEnd::Failed(error) => {
                     tracing::warn!(hook.name = self.shell.hook, error, "worker failed");
                     self.backoff.wait(&self.queue.closed).await;
@@ -126,6 +133,7 @@ impl WorkerProcess {
         mut pipes: WorkerPipes,
         mut call: QueuedCall,
     ) -> WorkerEnd {
+        let mut late_timeout = LATE_START_TIMEOUT;
         loop {
             let QueuedCall {
                 input,
@@ -135,7 +143,7 @@ impl WorkerProcess {
             let output = select! {
                 output = &mut exchange => output,
                 () = sender.closed() => select! {
-                    output = timeout(LATE_OUTPUT_TIMEOUT, &mut exchange) => match output {
+                    output = timeout(late_timeout, &mut exchange) => match output {
                         Ok(output) => output,
                         Err(_elapsed) => return WorkerEnd::Late,
                     },
@@ -148,6 +156,7 @@ impl WorkerProcess {
                 Err(error) => return fail(sender, error),
             };
             self.backoff.reset();
+            late_timeout = LATE_OUTPUT_TIMEOUT;
             call = select! {
                 biased;
                 // There must be no output between two calls.

@@ -117,6 +117,23 @@ async fn a_hook_receives_the_whole_document_if_configured() {
 }
 
 #[tokio::test]
+async fn a_document_has_no_white_space_between_tokens() {
+    let upstream = Upstream::mock().await;
+    let mut shown = hook::printing("shown", &json!({}));
+    shown["document"] = json!(true);
+    let gate = TestGateway::start(&upstream, &hook::config(&[("BeforeModel", shown)])).await;
+    let body = prompt("a \" : b");
+
+    let path = format!("/v1beta/models/{MODEL}:generateContent");
+    let answer = gate.agent().post(&path, format!("{body:#}")).await;
+
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let input = gate.file("shown.json");
+    let document = format!(r#""document":{body}}}"#);
+    assert!(input.ends_with(&document), "{input}");
+}
+
+#[tokio::test]
 async fn response_headers_report_hooks_and_their_messages() {
     let upstream = Upstream::mock().await;
     let output = json!({ "systemMessage": "mind the gäp, 100%\nplease" });

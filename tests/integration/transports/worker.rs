@@ -291,9 +291,10 @@ async fn an_answer_after_the_timeout_is_discarded() {
 
 #[tokio::test]
 async fn a_worker_that_hangs_is_terminated_with_its_children() {
-    let hang = "[ -e once ] || { touch once; sleep 600; }; answer '{}'";
+    let hang = "[ -e once ] && mkdir hung && sleep 600; touch once; answer '{}'";
     let hook = json!({ "command": worker(hang, ""), "timeout": 1000 });
     let fixture = Fixture::with(hook, "").await;
+    assert_eq!(fixture.call().await.status, 200);
 
     let answer = fixture.call().await;
 
@@ -301,6 +302,21 @@ async fn a_worker_that_hangs_is_terminated_with_its_children() {
     fixture.until_no_process().await;
     assert_eq!(fixture.call().await.status, 200);
     fixture.assert_starts(2);
+}
+
+#[tokio::test]
+async fn a_worker_that_starts_slowly_answers_later_calls() {
+    let command = format!("sleep 4; {}", worker("answer '{}'", ""));
+    let hook = json!({ "command": command, "timeout": 1000 });
+    let fixture = Fixture::with(hook, "").await;
+
+    let answer = fixture.call().await;
+
+    assert_denied(&answer, "Hook guard failed: timed out");
+    let started = || fixture.gate.path("starts").exists();
+    eventually("the worker has started", TEST_TIMEOUT, started).await;
+    assert_eq!(fixture.call().await.status, 200);
+    fixture.assert_starts(1);
 }
 
 #[tokio::test]

@@ -39,11 +39,13 @@ pub fn without_private_fields(json: &Bytes) -> Bytes {
     shown.unwrap_or_else(|_| json.clone())
 }
 
-/// Returns a document in the content form as hooks see it.
+/// Returns a document in the content form as hooks see it: without private fields, and without
+/// the white space between tokens, which its sender chooses.
 pub fn shown_to_hooks(document: Box<RawValue>) -> Option<Box<RawValue>> {
     let json = Bytes::from(Box::<str>::from(document).into_string());
-    let shown = without_private_fields(&json);
-    RawValue::from_string(String::from_utf8(shown.into()).ok()?).ok()
+    let mut shown = Vec::from(without_private_fields(&json));
+    remove_white_space(&mut shown);
+    RawValue::from_string(String::from_utf8(shown).ok()?).ok()
 }
 
 /// Refuses a document of an API that uses the content form itself, if it has fields of the names
@@ -59,6 +61,20 @@ pub fn refuse_private_fields(document: &Document) -> Result<()> {
         return Ok(());
     }
     find_in(document).map_or(Ok(()), |field| Err(field_error(field, "absent")))
+}
+
+/// Removes the white space between the tokens of a valid JSON document.
+fn remove_white_space(json: &mut Vec<u8>) {
+    let (mut is_in_string, mut is_escaped) = (false, false);
+    json.retain(|&byte| {
+        if is_in_string {
+            is_in_string = is_escaped || byte != b'"';
+            is_escaped = byte == b'\\' && !is_escaped;
+            return true;
+        }
+        is_in_string = byte == b'"';
+        !matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+    });
 }
 
 fn find_in(object: &Document) -> Option<&'static str> {
@@ -112,6 +128,23 @@ mod tests {
             r#"{"systemInstruction":{"parts":[{"text":"a","hookgateSource":0}]},"tools":[{"functionDeclarations":[{"name":"f","hookgateToolset":true,"hookgateSource":0}],"hookgateSource":0},{"web":{},"hookgateSource":1}]}"#,
             r#"{"systemInstruction":{"parts":[{"text":"a"}]},"tools":[{"functionDeclarations":[{"name":"f"}]},{"web":{}}]}"#,
         );
+    }
+
+    #[test]
+    fn hooks_see_no_white_space_between_tokens() {
+        for (json, expected) in [
+            (
+                "{ \"role\" :\t\"a \\\" : é\\\\\" ,\r\n \"n\": [ 1.50 , 1E+2 ] }",
+                r#"{"role":"a \" : é\\","n":[1.50,1E+2]}"#,
+            ),
+            (
+                r#"{ "hookgateContainer": [ 1 ], "contents": [ ] }"#,
+                r#"{"contents":[]}"#,
+            ),
+        ] {
+            let document = RawValue::from_string(json.to_owned()).unwrap();
+            assert_eq!(shown_to_hooks(document).unwrap().get(), expected);
+        }
     }
 
     #[test]
