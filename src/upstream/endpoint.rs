@@ -8,7 +8,7 @@ use http::{
     header::{ACCEPT_ENCODING, HOST},
     uri::{self, Authority, PathAndQuery, Scheme},
 };
-use tokio::time::{timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
     circuit_breaker::{CallGuard, CircuitBreaker},
@@ -143,7 +143,7 @@ impl Endpoint {
             };
             let response = match response {
                 Ok(response) => response,
-                Err(error) => return Err(record_error(call, error)),
+                Err(error) => return Err(record_error(call, error, completed)),
             };
             let response = UpstreamResponse::new(response, timeouts.stream_idle, key_mask)?;
             if is_from_proxy(&response) {
@@ -168,17 +168,21 @@ impl Endpoint {
     }
 }
 
-/// Counts an error against the endpoint, unless this side caused it.
-fn record_error(call: CallGuard, error: HttpClientError) -> UpstreamError {
+/// Counts an error against the endpoint, unless this side or the agent may be the cause. Without
+/// `completed` the agent has not sent all of the body; hyper does not report over HTTP/2 that a
+/// body failed.
+fn record_error(
+    call: CallGuard,
+    error: HttpClientError,
+    completed: Option<Instant>,
+) -> UpstreamError {
     if error.is_out_of_file_descriptors() {
         return UpstreamError::OutOfFileDescriptors;
     }
-    if !error.is_request_body_error() && !error.is_body_rejected() {
-        call.record_failure(if error.is_connect() {
-            "connect"
-        } else {
-            "broken"
-        });
+    if error.is_connect() {
+        call.record_failure("connect");
+    } else if completed.is_some() && !error.is_body_rejected() {
+        call.record_failure("broken");
     }
     UpstreamError::Unreachable(error)
 }
