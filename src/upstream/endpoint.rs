@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;
 use http::{
-    HeaderValue, Request, StatusCode, Uri,
+    HeaderMap, HeaderValue, Request, StatusCode, Uri,
     header::{ACCEPT_ENCODING, HOST},
     uri::{self, Authority, PathAndQuery, Scheme},
 };
@@ -20,6 +20,7 @@ use super::{
 use crate::{
     config::{CircuitSettings, Timeouts},
     http_client::{HttpClient, HttpClientError, HttpVersion, PoolConfig},
+    media_type::is_media_type,
 };
 
 const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(90);
@@ -145,13 +146,12 @@ impl Endpoint {
                 Ok(response) => response,
                 Err(error) => return Err(record_error(call, error, completed)),
             };
-            let response = UpstreamResponse::new(response, timeouts.stream_idle, key_mask)?;
-            if is_from_proxy(&response) {
+            if is_from_proxy(response.status(), response.headers()) {
                 call.record_failure("gateway");
             } else {
                 call.record_success();
             }
-            Ok(response)
+            UpstreamResponse::new(response, timeouts.stream_idle, key_mask)
         }
     }
 
@@ -190,23 +190,20 @@ fn record_error(
 /// Returns whether a proxy in front of the model API failed, rather than the API. An API
 /// reports an overloaded model as JSON, and an agent can cause that; a proxy without
 /// a backend answers in HTML or plain text.
-fn is_from_proxy(response: &UpstreamResponse) -> bool {
+fn is_from_proxy(status: StatusCode, headers: &HeaderMap) -> bool {
     let is_unavailable = matches!(
-        response.status,
+        status,
         StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
     );
     let mut media_types = ["", "text/html", "text/plain"].into_iter();
-    is_unavailable && media_types.any(|name| response.has_media_type(name))
+    is_unavailable && media_types.any(|name| is_media_type(headers, name))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
-
-    use http::{HeaderMap, header::CONTENT_TYPE};
+    use http::header::CONTENT_TYPE;
 
     use super::*;
-    use crate::upstream::response::BodySource;
 
     fn uri_and_host(base: &str) -> (String, HeaderValue) {
         let address = BaseAddress::parse(base).unwrap();
@@ -256,12 +253,8 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-            let source = BodySource::Recorded {
-                pieces: VecDeque::new(),
-                is_complete: true,
-            };
-            let response = UpstreamResponse::recorded(StatusCode::BAD_GATEWAY, headers, source);
-            assert_eq!(is_from_proxy(&response), expected, "{media_type}");
+            let status = StatusCode::BAD_GATEWAY;
+            assert_eq!(is_from_proxy(status, &headers), expected, "{media_type}");
         }
     }
 }
