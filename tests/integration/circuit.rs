@@ -268,6 +268,26 @@ async fn a_request_that_the_first_upstream_did_not_receive_uses_the_fallback() {
 }
 
 #[tokio::test]
+async fn a_call_that_the_circuit_of_the_fallback_refuses_is_not_counted_as_sent() {
+    let upstream = Upstream::mock().await;
+    let (first, second) = (closed_port(), closed_port());
+    let (first_addr, second_addr) = (first.local_addr().unwrap(), second.local_addr().unwrap());
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{first_addr}\", {CIRCUIT}, \
+         fallback: {{ url: \"http://{second_addr}\", bearer: {{ file: token }} }} }} }}"
+    );
+    let gate = TestGateway::with_files(&upstream, &config, &[("token", "SECOND")]).await;
+
+    for _ in 0..5 {
+        assert_refused(&call(&gate).await, 503, "UPSTREAM_UNREACHABLE");
+    }
+
+    // The third call opens the circuits of both addresses.
+    let sent = r#"hookgate_upstream_fallbacks_total{upstream="gemini"} 3"#;
+    assert!(has_metric(&gate, sent).await);
+}
+
+#[tokio::test]
 async fn a_request_that_the_first_upstream_may_have_received_is_sent_to_no_other() {
     let second = Upstream::mock().await;
     let first = Upstream::raw(|asked, mut socket| async move {
