@@ -223,11 +223,6 @@ impl HttpClientError {
         self.any(|error: &io::Error| code(error).is_some_and(|code| codes.contains(&code)))
     }
 
-    /// Returns whether the body of the request failed.
-    pub fn is_request_body_error(&self) -> bool {
-        self.any(hyper::Error::is_user)
-    }
-
     /// Returns whether the other side closed the connection while a body was being sent, as it
     /// may do with a body that is too large. Hyper exposes this in its message only.
     pub fn is_body_rejected(&self) -> bool {

@@ -166,8 +166,6 @@ impl Upstream {
         let Some(body) = unread_body() else {
             return Err(error);
         };
-        let name = &self.primary.circuit_breaker.name;
-        self.metrics.record_fallback(name);
         self.header_rules.remove_forwarded(&mut headers);
         headers::replace_for_fallback(&mut headers, self.vendor, &fallback.credential);
         let second = OutgoingRequest {
@@ -175,7 +173,11 @@ impl Upstream {
             body,
             ..outgoing
         };
-        let on_second = || on_attempt("fallback");
+        let on_second = || {
+            let name = &self.primary.circuit_breaker.name;
+            self.metrics.record_fallback(name);
+            on_attempt("fallback");
+        };
         fallback
             .endpoint
             .send(second, self.timeouts, &on_second)

@@ -1,10 +1,10 @@
-//! Settings that take effect at the start only.
+//! Settings that take effect, in whole or in part, at the start only.
 
 use super::settings::config_file::Config;
 
 impl Config {
     /// Returns the names of settings that differ from those of the config of the start, and take
-    /// effect at the next start only.
+    /// effect, in whole or in part, at the next start only.
     pub fn settings_for_restart(&self, start: &Self) -> Vec<&'static str> {
         let (limits, timeouts) = (&self.limits, &self.timeouts);
         let (old_limits, old_timeouts) = (&start.limits, &start.timeouts);

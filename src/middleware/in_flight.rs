@@ -2,9 +2,9 @@
 //!
 //! A request counts against `limits.in_flight` once it is authenticated and its body is received,
 //! so that slow uploads, and tokens whose issuer does not respond, take no slots of requests that
-//! can be processed. Requests that are still being received are bounded by `limits.connections`,
-//! also if HTTP/2 has several of them on one connection, by the concurrency limit of their
-//! caller, and by `limits.memory`.
+//! can be processed. A `GET` does not wait for its body, which may never be read. Requests that are
+//! still being received are bounded by `limits.connections`, also if HTTP/2 has several of them on
+//! one connection, by the concurrency limit of their caller, and by `limits.memory`.
 
 use std::{
     mem,
@@ -18,7 +18,7 @@ use std::{
 
 use axum::{body::Body, extract::Request};
 use bytes::Bytes;
-use http::request::Parts;
+use http::{Method, request::Parts};
 use hyper::body::{Body as _, Frame, SizeHint};
 use prometheus_client::metrics::gauge::Gauge;
 
@@ -49,7 +49,7 @@ struct InFlightRequest {
 
 impl InFlightGuard {
     /// Counts a request, and from the end of its body on against `limits.in_flight`. One without
-    /// a body counts from [`Self::admit`] on.
+    /// a body, or a `GET`, counts from [`Self::admit`] on.
     ///
     /// # Errors
     ///
@@ -82,14 +82,15 @@ impl InFlightGuard {
         Ok(guard)
     }
 
-    /// Counts an authenticated request against `limits.in_flight` if it has no body: the
-    /// authentication may have waited for the keys of an issuer.
+    /// Counts an authenticated request against `limits.in_flight` if it has no body, or one that
+    /// may not be read: the authentication may have waited for the keys of an issuer.
     ///
     /// # Errors
     ///
     /// Returns an error if too many requests are in flight already.
     pub fn admit(&self, request: &Request) -> Result<(), ApiError> {
-        if !request.body().is_end_stream() {
+        let is_body_read = !matches!(*request.method(), Method::GET | Method::HEAD);
+        if is_body_read && !has_ended(request.body()) {
             return Ok(());
         }
         let counted = self.finish_receiving();
@@ -147,7 +148,7 @@ impl hyper::body::Body for CountedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         let is_complete = match &frame {
-            Some(Ok(_)) => self.body.is_end_stream(),
+            Some(Ok(_)) => has_ended(&self.body),
             Some(Err(_)) => false,
             None => true,
         };
@@ -178,6 +179,12 @@ pub fn reserve_memory(head: &Parts, bytes: usize, limit: usize) -> Result<(), Ap
     }
     let message = "memory limit for buffered requests and responses exceeded";
     Err(ApiError::new(ErrorReason::Overloaded, message))
+}
+
+/// Returns whether a body has no more data. Over HTTP/2, the end of the stream may follow the last
+/// data or be missing, and a body of a known length is not polled for it.
+fn has_ended(body: &Body) -> bool {
+    body.is_end_stream() || body.size_hint().exact() == Some(0)
 }
 
 fn to_i64(number: usize) -> i64 {

@@ -47,7 +47,7 @@ pub(super) async fn forward(
         return Err(too_large(limit));
     }
     let body_error = SharedError::default();
-    let outgoing_body = if body.is_end_stream() {
+    let outgoing_body = if length == Some(0) || body.is_end_stream() {
         RequestBody::Buffered(Bytes::new())
     } else {
         let progress = BodyProgress::default();
@@ -131,9 +131,12 @@ fn limited(
     progress: BodyProgress,
 ) -> Body {
     let pieces = body.into_data_stream();
-    let limited = stream::try_unfold(pieces, move |mut pieces| {
+    let limited = stream::try_unfold(Some(pieces), move |pieces| {
         let (error_slot, progress) = (error_slot.clone(), progress.clone());
         async move {
+            let Some(mut pieces) = pieces else {
+                return Ok(None);
+            };
             let error = match timeout(limits.read_timeout, pieces.next()).await {
                 Ok(None) => {
                     progress.complete();
@@ -141,12 +144,14 @@ fn limited(
                 }
                 Ok(Some(Ok(piece))) => {
                     let received = progress.add(piece.len());
-                    // Nothing is read behind the announced size.
-                    if limits.length == Some(received) {
+                    // Nothing is read behind the announced size: an agent may never end its stream.
+                    let is_last = limits.length == Some(received);
+                    if is_last {
                         progress.complete();
                     }
                     if received <= limits.bytes {
-                        return Ok(Some((piece, pieces)));
+                        let rest = (!is_last).then_some(pieces);
+                        return Ok(Some((piece, rest)));
                     }
                     too_large(limits.bytes)
                 }

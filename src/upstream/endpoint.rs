@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;
 use http::{
-    HeaderValue, Request, StatusCode, Uri,
+    HeaderMap, HeaderValue, Request, StatusCode, Uri,
     header::{ACCEPT_ENCODING, HOST},
     uri::{self, Authority, PathAndQuery, Scheme},
 };
-use tokio::time::{timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
     circuit_breaker::{CallGuard, CircuitBreaker},
@@ -20,6 +20,7 @@ use super::{
 use crate::{
     config::{CircuitSettings, Timeouts},
     http_client::{HttpClient, HttpClientError, HttpVersion, PoolConfig},
+    media_type::is_media_type,
 };
 
 const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(90);
@@ -143,15 +144,14 @@ impl Endpoint {
             };
             let response = match response {
                 Ok(response) => response,
-                Err(error) => return Err(record_error(call, error)),
+                Err(error) => return Err(record_error(call, error, completed)),
             };
-            let response = UpstreamResponse::new(response, timeouts.stream_idle, key_mask)?;
-            if is_from_proxy(&response) {
+            if is_from_proxy(response.status(), response.headers()) {
                 call.record_failure("gateway");
             } else {
                 call.record_success();
             }
-            Ok(response)
+            UpstreamResponse::new(response, timeouts.stream_idle, key_mask)
         }
     }
 
@@ -168,17 +168,21 @@ impl Endpoint {
     }
 }
 
-/// Counts an error against the endpoint, unless this side caused it.
-fn record_error(call: CallGuard, error: HttpClientError) -> UpstreamError {
+/// Counts an error against the endpoint, unless this side or the agent may be the cause. Without
+/// `completed` the agent has not sent all of the body; hyper does not report over HTTP/2 that a
+/// body failed.
+fn record_error(
+    call: CallGuard,
+    error: HttpClientError,
+    completed: Option<Instant>,
+) -> UpstreamError {
     if error.is_out_of_file_descriptors() {
         return UpstreamError::OutOfFileDescriptors;
     }
-    if !error.is_request_body_error() && !error.is_body_rejected() {
-        call.record_failure(if error.is_connect() {
-            "connect"
-        } else {
-            "broken"
-        });
+    if error.is_connect() {
+        call.record_failure("connect");
+    } else if completed.is_some() && !error.is_body_rejected() {
+        call.record_failure("broken");
     }
     UpstreamError::Unreachable(error)
 }
@@ -186,23 +190,20 @@ fn record_error(call: CallGuard, error: HttpClientError) -> UpstreamError {
 /// Returns whether a proxy in front of the model API failed, rather than the API. An API
 /// reports an overloaded model as JSON, and an agent can cause that; a proxy without
 /// a backend answers in HTML or plain text.
-fn is_from_proxy(response: &UpstreamResponse) -> bool {
+fn is_from_proxy(status: StatusCode, headers: &HeaderMap) -> bool {
     let is_unavailable = matches!(
-        response.status,
+        status,
         StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
     );
     let mut media_types = ["", "text/html", "text/plain"].into_iter();
-    is_unavailable && media_types.any(|name| response.has_media_type(name))
+    is_unavailable && media_types.any(|name| is_media_type(headers, name))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
-
-    use http::{HeaderMap, header::CONTENT_TYPE};
+    use http::header::CONTENT_TYPE;
 
     use super::*;
-    use crate::upstream::response::BodySource;
 
     fn uri_and_host(base: &str) -> (String, HeaderValue) {
         let address = BaseAddress::parse(base).unwrap();
@@ -252,12 +253,8 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-            let source = BodySource::Recorded {
-                pieces: VecDeque::new(),
-                is_complete: true,
-            };
-            let response = UpstreamResponse::recorded(StatusCode::BAD_GATEWAY, headers, source);
-            assert_eq!(is_from_proxy(&response), expected, "{media_type}");
+            let status = StatusCode::BAD_GATEWAY;
+            assert_eq!(is_from_proxy(status, &headers), expected, "{media_type}");
         }
     }
 }

@@ -144,8 +144,8 @@ pub fn upload_headers(agent: &HeaderMap) -> HeaderMap {
     pairs.collect()
 }
 
-/// Adapts headers to the fallback: all credentials and caller information are
-/// replaced by `credential`.
+/// Adapts headers to the fallback: sensitive values, headers of credentials and accounts, and
+/// `x-goog-` headers other than [`API_CLIENT`] are replaced by `credential`.
 pub(super) fn replace_for_fallback(
     headers: &mut HeaderMap,
     vendor: Vendor,

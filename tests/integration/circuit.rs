@@ -1,5 +1,6 @@
 //! Circuit breaker, fallback and reused connections of an upstream that fails.
 
+mod http2;
 mod stages;
 
 use std::{
@@ -48,16 +49,19 @@ async fn has_metric(gate: &TestGateway, line: &str) -> bool {
     text.text().lines().any(|metric| metric == line)
 }
 
-/// Starts an upstream that responds while the flag is set, and closes connections otherwise.
-async fn switchable_upstream() -> (Upstream, Arc<AtomicBool>) {
+/// Starts an upstream that responds with this line in its head while the flag is set, and closes
+/// connections otherwise.
+async fn switchable_upstream(line: &'static str) -> (Upstream, Arc<AtomicBool>) {
     let is_healthy = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&is_healthy);
     let upstream = Upstream::raw(move |_, mut socket| {
         let is_healthy = flag.load(Ordering::SeqCst);
         async move {
             if is_healthy {
-                let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
-                     content-length: 2\r\nconnection: close\r\n\r\n{}";
+                let answer = format!(
+                    "HTTP/1.1 200 OK\r\n{line}content-type: application/json\r\n\
+                     content-length: 2\r\nconnection: close\r\n\r\n{{}}"
+                );
                 socket.write_all(answer.as_bytes()).await.unwrap();
             }
         }
@@ -68,7 +72,7 @@ async fn switchable_upstream() -> (Upstream, Arc<AtomicBool>) {
 
 #[tokio::test]
 async fn the_circuit_breaker_opens_and_allows_one_probe() {
-    let (upstream, is_healthy) = switchable_upstream().await;
+    let (upstream, is_healthy) = switchable_upstream("").await;
     for hooks in ["", HOOKED] {
         is_healthy.store(false, Ordering::SeqCst);
         let before = upstream.requests().len();
@@ -123,6 +127,24 @@ async fn the_circuit_breaker_opens_and_allows_one_probe() {
             .await
         );
     }
+}
+
+#[tokio::test]
+async fn a_response_that_cannot_be_decoded_closes_the_circuit() {
+    let (upstream, is_healthy) = switchable_upstream("content-encoding: br\r\n").await;
+    let config = "upstreams: { gemini: { url: \"{upstream}\", api_key: { file: key }, \
+         circuit: { failures: 1, within: 30s, open: 1s } } }";
+    let gate = TestGateway::with_files(&upstream, config, &[("key", "AIza-configured-key")]).await;
+    assert_refused(&call(&gate).await, 503, "UPSTREAM_UNREACHABLE");
+    assert_eq!(call(&gate).await.header("retry-after"), "1");
+    is_healthy.store(true, Ordering::SeqCst);
+    sleep(Duration::from_millis(1050)).await;
+
+    let answer = call(&gate).await;
+
+    assert_refused(&answer, 502, "UPSTREAM_UNREADABLE");
+    let closed = r#"hookgate_circuit_breaker_open{upstream="gemini"} 0"#;
+    assert!(has_metric(&gate, closed).await);
 }
 
 #[tokio::test]
@@ -246,6 +268,26 @@ async fn a_request_that_the_first_upstream_did_not_receive_uses_the_fallback() {
 }
 
 #[tokio::test]
+async fn a_call_that_the_circuit_of_the_fallback_refuses_is_not_counted_as_sent() {
+    let upstream = Upstream::mock().await;
+    let (first, second) = (closed_port(), closed_port());
+    let (first_addr, second_addr) = (first.local_addr().unwrap(), second.local_addr().unwrap());
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{first_addr}\", {CIRCUIT}, \
+         fallback: {{ url: \"http://{second_addr}\", bearer: {{ file: token }} }} }} }}"
+    );
+    let gate = TestGateway::with_files(&upstream, &config, &[("token", "SECOND")]).await;
+
+    for _ in 0..5 {
+        assert_refused(&call(&gate).await, 503, "UPSTREAM_UNREACHABLE");
+    }
+
+    // The third call opens the circuits of both addresses.
+    let sent = r#"hookgate_upstream_fallbacks_total{upstream="gemini"} 3"#;
+    assert!(has_metric(&gate, sent).await);
+}
+
+#[tokio::test]
 async fn a_request_that_the_first_upstream_may_have_received_is_sent_to_no_other() {
     let second = Upstream::mock().await;
     let first = Upstream::raw(|asked, mut socket| async move {
@@ -311,7 +353,7 @@ async fn connections_are_reused_and_survive_a_reload() {
 
 #[tokio::test]
 async fn an_open_circuit_breaker_survives_a_reload_unless_its_settings_change() {
-    let (upstream, _is_healthy) = switchable_upstream().await;
+    let (upstream, _is_healthy) = switchable_upstream("").await;
     let folder = tempfile::TempDir::new().unwrap();
     let file = folder.path().join("hookgate.yaml");
     let write = |open: &str, more: &str| {

@@ -268,6 +268,29 @@ async fn a_slow_upload_is_refused_and_other_streams_continue() {
 }
 
 #[tokio::test]
+async fn a_whole_body_counts_without_the_end_of_its_stream() {
+    let upstream =
+        Upstream::raw(|_, mut socket| async move { wait_until_closed(&mut socket).await }).await;
+    for hooks in ["", HOOKED] {
+        let config = format!("limits: {{ in_flight: 1 }}\n{hooks}");
+        let gateway = TestGateway::start(&upstream, &config).await;
+        let mut sender = connect(gateway.agents).await;
+        let body = prompt("hello").to_string();
+        let mut first = request(gateway.agents, GENERATE);
+        let length = HeaderValue::from(body.len());
+        first.headers_mut().insert("content-length", length);
+
+        let (_hanging, mut stream) = sender.send_request(first, false).unwrap();
+        stream.send_data(body.into(), false).unwrap();
+
+        until_metric(&gateway, "hookgate_in_flight 1").await;
+        until_metric(&gateway, "hookgate_receiving 0").await;
+        let second = send(&mut sender, request(gateway.agents, GENERATE));
+        assert_eq!(second.await.unwrap().status(), 503);
+    }
+}
+
+#[tokio::test]
 async fn uploads_are_limited_over_all_connections() {
     let upstream = Upstream::mock().await;
     let gateway = TestGateway::start(&upstream, "limits: { connections: 4 }").await;

@@ -97,6 +97,21 @@ async fn an_upload_that_completes_beyond_the_limit_is_refused() {
 }
 
 #[tokio::test]
+async fn a_get_counts_before_its_body_is_received() {
+    let upstream =
+        Upstream::raw(|_, mut socket| async move { wait_until_closed(&mut socket).await }).await;
+    let gateway = TestGateway::start(&upstream, "limits: { in_flight: 1 }").await;
+    let mut socket = TcpStream::connect(gateway.agents).await.unwrap();
+    let head = "GET /v1beta/models HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+
+    socket.write_all(head.as_bytes()).await.unwrap();
+
+    until_metric(&gateway, "hookgate_in_flight 1").await;
+    let refused = gateway.agent().generate("m", &prompt("hi")).await;
+    assert_refused(&refused, 503, "OVERLOADED");
+}
+
+#[tokio::test]
 async fn slow_uploads_count_against_the_limit_of_their_caller() {
     let upstream = Upstream::mock().await;
     let (key, digest) = hookgate::auth::new_key().unwrap();

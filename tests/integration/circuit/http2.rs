@@ -1,0 +1,62 @@
+//! Calls over HTTP/2 whose body the agent breaks off or does not end.
+
+use http::Request;
+use tokio::time::timeout;
+
+use super::{GENERATE, call, has_metric, start_gateway};
+use crate::{
+    harness::{TEST_TIMEOUT, Upstream, prompt, send_and_read},
+    http2::connect,
+};
+
+const HTTP2: &str = "http2: true, circuit: { failures: 1, within: 30s, open: 30s }";
+const CLOSED: &str = r#"hookgate_circuit_breaker_open{upstream="gemini"} 0"#;
+
+#[tokio::test]
+async fn a_body_that_breaks_off_does_not_open_the_circuit() {
+    let upstream = Upstream::mock().await;
+    let bounds = "limits: { body: 64KiB }\ntimeouts: { body: 300ms }";
+    let gate = start_gateway(&upstream, upstream.addr, HTTP2, bounds).await;
+    let large = format!("{:x}\r\n{}\r\n0\r\n\r\n", 70_000, "x".repeat(70_000));
+    let (malformed, stalled) = ("3\r\nabc\r\nzz\r\n", "3\r\nabc\r\n");
+    for (method, path, body, status) in [
+        ("POST", GENERATE, &*large, 413),
+        ("POST", GENERATE, malformed, 400),
+        ("GET", "/v1beta/models", malformed, 400),
+        ("POST", GENERATE, stalled, 408),
+    ] {
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+             content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n{body}"
+        );
+
+        let answer = send_and_read(gate.agents, request.as_bytes()).await;
+
+        let expected = format!("HTTP/1.1 {status} ");
+        assert!(answer.starts_with(&expected), "{method} {status}: {answer}");
+        assert!(has_metric(&gate, CLOSED).await, "{method} {status}");
+    }
+    assert_eq!(call(&gate).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_body_of_the_announced_length_is_sent_without_the_end_of_its_stream() {
+    let upstream = Upstream::mock().await;
+    let timeouts = "timeouts: { body: 300ms }";
+    let gate = start_gateway(&upstream, upstream.addr, HTTP2, timeouts).await;
+    let mut sender = connect(gate.agents).await;
+    let body = prompt("hello").to_string();
+    let request = Request::post(format!("http://{}{GENERATE}", gate.agents))
+        .header("content-type", "application/json")
+        .header("content-length", body.len())
+        .body(())
+        .unwrap();
+
+    let (response, mut stream) = sender.send_request(request, false).unwrap();
+    stream.send_data(body.into(), false).unwrap();
+    let response = timeout(TEST_TIMEOUT, response).await;
+
+    let response = response.expect("the call hangs").unwrap();
+    assert_eq!(response.status(), 200);
+    assert!(has_metric(&gate, CLOSED).await);
+}
