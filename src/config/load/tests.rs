@@ -369,10 +369,10 @@ hooks:
     ] }] } }"#;
     let with_file = messages(text, &[("s.json", file)]);
 
-    assert_snapshot!(messages(text, &[]), @"hookgate.yaml:5:30: hook `g` on BeforeTool is also at hookgate.yaml:4:15, with another `mode` or `on_failure`: where both match, the stricter one runs");
+    assert_snapshot!(messages(text, &[]), @"hookgate.yaml:5:30: hook `g` on BeforeTool is also at hookgate.yaml:4:15, with other settings: where both match, only one runs, the strictest or else the first; give them different names to run both");
     assert_snapshot!(with_file, @r"
-    hookgate.yaml:4:15: hook `g` on BeforeTool is also at s.json:2:9, with another `mode` or `on_failure`: where both match, the stricter one runs
-    hookgate.yaml:5:30: hook `g` on BeforeTool is also at hookgate.yaml:4:15, with another `mode` or `on_failure`: where both match, the stricter one runs
+    hookgate.yaml:4:15: hook `g` on BeforeTool is also at s.json:2:9, with other settings: where both match, only one runs, the strictest or else the first; give them different names to run both
+    hookgate.yaml:5:30: hook `g` on BeforeTool is also at hookgate.yaml:4:15, with other settings: where both match, only one runs, the strictest or else the first; give them different names to run both
     ");
 }
 
