@@ -200,7 +200,10 @@ fn duplicate_warning(
         // All policies run.
         other.kind != BUILTIN && hook.kind != BUILTIN && other.identity() == hook.identity()
     });
-    if let Some((_, first)) = equal.clone().find(|(_, other)| !has_effect_of(other, hook)) {
+    if let Some((_, first)) = equal
+        .clone()
+        .find(|(_, other)| !has_same_effect(other, hook))
+    {
         let span = &first.span;
         return Some(format!(
             "hook `{label}` on {event} is also at {span}, with other settings: where both match, only one runs, the strictest or else the first; give them different names to run both"
@@ -224,7 +227,7 @@ fn duplicate_warning(
 }
 
 /// Returns whether hooks of one identity have the same effect where both run.
-fn has_effect_of(one: &HookSpec, other: &HookSpec) -> bool {
+fn has_same_effect(one: &HookSpec, other: &HookSpec) -> bool {
     one.kind == other.kind
         && one.settings == other.settings
         && one.view == other.view
