@@ -457,3 +457,26 @@ fn an_invalid_list_of_groups_is_reported_beside_another_event_of_its_meaning() {
         assert!(error.contains("must be a list"), "{error}");
     }
 }
+
+#[test]
+fn a_missing_secret_is_reported_beside_wrong_values_of_its_settings_file() {
+    let settings = r#"{ "hooks": { "BeforeModel": [{ "hooks": [
+        { "command": "a", "timeout": "soon" },
+        { "type": "http", "url": "http://a", "bearer": { "file": "absent" } }
+    ] }] } }"#;
+
+    let messages = messages("", &[("s.json", settings)]);
+
+    let lines: Vec<&str> = messages.lines().collect();
+    let [wrong, missing] = lines.as_slice() else {
+        panic!("{messages}");
+    };
+    assert!(
+        wrong.starts_with("s.json:2:") && wrong.contains("`timeout`"),
+        "{wrong}"
+    );
+    assert!(
+        missing.starts_with("s.json:3:") && missing.contains("`absent`"),
+        "{missing}"
+    );
+}
