@@ -90,7 +90,7 @@ hooks:
     warning: hookgate.yaml:15:53: hooks cannot deny PreCompress, so `closed` has no effect
     warning: hookgate.yaml:7:11: another hook on BeforeModel is named `a`, at hookgate.yaml:6:11: logs do not distinguish them
     warning: hookgate.yaml:8:11: hook `a` on BeforeModel is already at hookgate.yaml:6:11, and runs once
-    warning: hooks on PreCompress run only for agents that report the event: it cannot be derived from model calls
+    warning: hookgate.yaml:15:15: hooks on PreCompress run only for agents that report the event: it cannot be derived from model calls
     warning: hookgate.yaml:6:11: hook `a` on BeforeModel fails closed and has no `must_deny` or `must_mask`: nothing proves that it works (docs/proof.md)
     warning: hookgate.yaml:7:11: hook `a` on BeforeModel fails closed and has no `must_deny` or `must_mask`: nothing proves that it works (docs/proof.md)
     warning: hookgate.yaml:8:11: hook `a` on BeforeModel fails closed and has no `must_deny` or `must_mask`: nothing proves that it works (docs/proof.md)
