@@ -177,10 +177,12 @@ pub(super) fn config_source(
         }
         let config = read_file(file, &overrides, &registry)?;
         // INVARIANT: a config with `source` is never in use without its bundles.
-        let source =
-            |source: &Option<SourceSettings>| source.as_ref().map(SourceSettings::without_tokens);
-        if is_file && source(&config.source) != source(&bundles) {
-            return Err(Problem::without_span("`source` has changed: restart to apply").into());
+        let [new, old] = [&config.source, &bundles]
+            .map(|source| source.as_ref().map(SourceSettings::for_comparison));
+        if is_file && new != old {
+            let message = "`source` has changed: restart to apply".to_owned();
+            let span = config.source.map(|source| source.span);
+            return Err(Problem { span, message }.into());
         }
         Ok(config)
     };

@@ -48,8 +48,10 @@ fn policy_lints(config: &Config) -> Vec<Problem> {
 /// Events with hooks that are not derived from model calls.
 fn unreported_events(config: &Config) -> impl Iterator<Item = Problem> {
     let is_fired = |event: EventName| event.is_model_call() || config.events.derives(event);
-    let events = config.hooks.keys().copied();
-    events.filter(move |event| !is_fired(*event)).map(|event| {
+    let events = config.hooks.iter();
+    let unreported = events.filter(move |(event, _)| !is_fired(**event));
+    unreported.filter_map(|(event, groups)| {
+        let first = groups.iter().find_map(|group| group.hooks.first())?;
         let reason = if event.is_derivable() {
             "`events.derive` does not include it"
         } else {
@@ -57,7 +59,7 @@ fn unreported_events(config: &Config) -> impl Iterator<Item = Problem> {
         };
         let message =
             format!("hooks on {event} run only for agents that report the event: {reason}");
-        Problem::without_span(message)
+        Some(Problem::at(&first.span, message))
     })
 }
 

@@ -10,7 +10,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::{
+    fs::inotify::{self, CreateFlags, WatchFlags},
+    io::Errno,
+};
 use tokio::io::{Interest, unix::AsyncFd};
 
 /// Events of a directory: a name in it refers to another file than before.
@@ -18,7 +21,14 @@ const DIRECTORY_EVENTS: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVED_FROM)
     .union(WatchFlags::MOVED_TO)
-    .union(WatchFlags::ONLYDIR);
+    .union(ANCESTOR_EVENTS);
+
+/// Events of a directory and of those above it: their names refer to other directories than
+/// before. One directory may be above several, so events are added.
+const ANCESTOR_EVENTS: WatchFlags = WatchFlags::DELETE_SELF
+    .union(WatchFlags::MOVE_SELF)
+    .union(WatchFlags::ONLYDIR)
+    .union(WatchFlags::MASK_ADD);
 
 /// Events of a file: it is written or replaced.
 const FILE_EVENTS: WatchFlags = WatchFlags::MODIFY
@@ -33,9 +43,9 @@ const EVENT_BUFFER_BYTES: usize = 1024;
 /// Links that are followed to one file, as in Linux.
 const MAX_LINKS: usize = 40;
 
-/// Watches files, their parent directories and those of links on the way: editors, deployments
-/// and Kubernetes replace files or links, so that names refer to other files than those that are
-/// watched.
+/// Watches files, their directories and those of links on the way, with all above them: editors,
+/// deployments and Kubernetes replace files, directories or links, so that names refer to other
+/// files than those that are watched.
 #[derive(Debug)]
 pub(super) struct FileWatcher(AsyncFd<OwnedFd>);
 
@@ -57,12 +67,10 @@ impl FileWatcher {
             add_directories(file, &mut directories);
         }
         for directory in directories {
-            if let Err(error) = inotify::add_watch(&watcher, &directory, DIRECTORY_EVENTS) {
-                tracing::warn!(%error, "failed to watch a config directory");
-            }
+            watch_directory(&watcher, &directory);
         }
         for file in files {
-            // Missing files are covered by the watch on their parent directory.
+            // Missing files are covered by the watch on their directory, or on one above it.
             inotify::add_watch(&watcher, file, FILE_EVENTS).ok();
         }
         AsyncFd::with_interest(watcher, Interest::READABLE).map(Self)
@@ -77,6 +85,26 @@ impl FileWatcher {
         let mut events = [0; EVENT_BUFFER_BYTES];
         let read = |watcher: &OwnedFd| Ok(rustix::io::read(watcher, &mut events)?);
         self.0.async_io(Interest::READABLE, read).await.map(drop)
+    }
+}
+
+/// Watches the names in a directory, or in the nearest one above it that exists, and the
+/// replacement of all directories above that.
+fn watch_directory(watcher: &OwnedFd, directory: &Path) {
+    let mut events = DIRECTORY_EVENTS;
+    for path in directory.ancestors().map(or_current) {
+        let watched = inotify::add_watch(watcher, path, events);
+        // A missing directory becomes a name in the next one.
+        if let Err(Errno::NOENT | Errno::NOTDIR) = watched {
+            continue;
+        }
+        if let Err(error) = watched
+            && events == DIRECTORY_EVENTS
+        {
+            let path = path.display();
+            tracing::warn!(%error, config.path = %path, "failed to watch a config directory");
+        }
+        events = ANCESTOR_EVENTS;
     }
 }
 
@@ -112,8 +140,14 @@ fn first_link(path: &Path) -> Option<(PathBuf, PathBuf)> {
 
 /// Returns the parent directory; the current one for a bare name.
 fn parent(file: &Path) -> &Path {
-    match file.parent() {
-        Some(directory) if directory != Path::new("") => directory,
-        Some(_) | None => Path::new("."),
+    or_current(file.parent().unwrap_or(Path::new("")))
+}
+
+/// Returns a directory; the current one for an empty path.
+fn or_current(directory: &Path) -> &Path {
+    if directory == Path::new("") {
+        Path::new(".")
+    } else {
+        directory
     }
 }

@@ -88,13 +88,53 @@ hooks:
     warning: hookgate.yaml:4:16: BeforeModel has nothing to match, so the matcher is ignored and the hooks always run
     warning: hookgate.yaml:9:65: the hook only observes, so `closed` has no effect
     warning: hookgate.yaml:15:53: hooks cannot deny PreCompress, so `closed` has no effect
-    warning: hookgate.yaml:8:11: hook `a` on BeforeModel is already at hookgate.yaml:6:11, and runs once
     warning: hookgate.yaml:7:11: another hook on BeforeModel is named `a`, at hookgate.yaml:6:11: logs do not distinguish them
-    warning: hooks on PreCompress run only for agents that report the event: it cannot be derived from model calls
+    warning: hookgate.yaml:8:11: hook `a` on BeforeModel is already at hookgate.yaml:6:11, and runs once
+    warning: hookgate.yaml:15:15: hooks on PreCompress run only for agents that report the event: it cannot be derived from model calls
     warning: hookgate.yaml:6:11: hook `a` on BeforeModel fails closed and has no `must_deny` or `must_mask`: nothing proves that it works (docs/proof.md)
     warning: hookgate.yaml:7:11: hook `a` on BeforeModel fails closed and has no `must_deny` or `must_mask`: nothing proves that it works (docs/proof.md)
     warning: hookgate.yaml:8:11: hook `a` on BeforeModel fails closed and has no `must_deny` or `must_mask`: nothing proves that it works (docs/proof.md)
     ");
+}
+
+#[test]
+fn a_hook_that_another_one_with_other_settings_replaces_is_a_warning() {
+    let (code, _, stderr) = check(
+        "\
+upstreams: { gemini: { url: https://example.org } }
+hooks:
+  BeforeTool:
+    - hooks: [{ command: cat, env: { RULES: files } }]
+    - { matcher: run_shell_command, hooks: [{ command: cat, env: { RULES: shell } }] }
+",
+    );
+
+    assert_eq!(code, 0, "{stderr}");
+    let warning = "hook `cat` on BeforeTool is also at hookgate.yaml:4:15, with other settings: where both match, only one runs";
+    assert!(stderr.contains(warning), "{stderr}");
+}
+
+#[test]
+fn policies_of_one_kind_all_run_and_are_only_warned_of_for_their_name() {
+    let (code, _, stderr) = check(
+        "\
+upstreams: { gemini: { url: https://example.org } }
+hooks:
+  BeforeModel:
+    - hooks:
+        - { type: builtin, policy: prompt_guard, deny: [a] }
+        - { type: builtin, policy: prompt_guard, deny: [b] }
+        - { type: builtin, policy: prompt_guard, deny: [c], name: p }
+        - { type: builtin, policy: prompt_guard, deny: [d], name: p }
+",
+    );
+
+    assert_eq!(code, 0, "{stderr}");
+    for wrong in ["runs once", "only one runs"] {
+        assert!(!stderr.contains(wrong), "{stderr}");
+    }
+    let warning = "another hook on BeforeModel is named `p`, at hookgate.yaml:7:11: logs do not distinguish them";
+    assert!(stderr.contains(warning), "{stderr}");
 }
 
 #[test]

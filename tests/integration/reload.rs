@@ -382,6 +382,61 @@ async fn files_behind_a_link_to_a_folder_are_reloaded_each_time_it_is_replaced()
     }
 }
 
+/// Starts with a settings file without hooks at `pol/a/x/s.json`, and waits until it is watched.
+async fn start_with_nested_settings() -> Reloadable {
+    let gate = Reloadable::start(|folder, text| {
+        write_settings(&folder.join("pol/a/x"), r#"{"hooks": {}}"#);
+        write_config_file(
+            folder,
+            &format!("{text}\nhook_files: [{{ path: pol/a/x/s.json }}]\n"),
+        );
+    })
+    .await;
+    // The watcher is created after the start.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    gate
+}
+
+/// Writes a settings file, and creates its folder.
+fn write_settings(folder: &Path, settings: &str) {
+    fs::create_dir_all(folder).unwrap();
+    fs::write(folder.join("s.json"), settings).unwrap();
+}
+
+const DENYING_SETTINGS: &str =
+    r#"{"hooks": {"BeforeModel": [{"hooks": [{"command": "echo not now >&2; exit 2"}]}]}}"#;
+
+#[tokio::test]
+async fn files_in_a_folder_that_is_replaced_are_reloaded() {
+    // The settings file is in `pol/a/x`: its folder is replaced, or the one above it.
+    for (replaced, replacement) in [("pol/a/x", "pol/new/x"), ("pol/a", "pol/new")] {
+        let gate = start_with_nested_settings().await;
+        let folder = gate.folder.path();
+        write_settings(&folder.join("pol/new/x"), DENYING_SETTINGS);
+
+        fs::rename(folder.join(replaced), folder.join("pol/old")).unwrap();
+        fs::rename(folder.join(replacement), folder.join(replaced)).unwrap();
+        gate.wait_for_metric(&format!("{APPLIED} 1")).await;
+
+        assert!(gate.generate().await.text().contains("not now"));
+    }
+}
+
+#[tokio::test]
+async fn files_in_a_folder_that_is_removed_and_created_again_are_reloaded() {
+    let gate = start_with_nested_settings().await;
+    let folder = gate.folder.path();
+
+    fs::remove_dir_all(folder.join("pol/a")).unwrap();
+    gate.wait_for_metric(&format!("{REJECTED} 1")).await;
+    // Longer than the delay after a change.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    write_settings(&folder.join("pol/a/x"), DENYING_SETTINGS);
+    gate.wait_for_metric(&format!("{APPLIED} 1")).await;
+
+    assert!(gate.generate().await.text().contains("not now"));
+}
+
 #[tokio::test]
 async fn a_log_written_beside_the_config_rarely_wakes_the_gateway() {
     let gate = Reloadable::start(write_config_file).await;

@@ -184,6 +184,42 @@ async fn no_secret_leaks_into_responses_requests_logs_or_pages() {
     check_requests(&collector, &["CANARY-collector-key"]);
 }
 
+#[tokio::test]
+async fn credentials_in_settings_that_take_none_are_in_no_message() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("hookgate.yaml");
+    let valid = "upstreams: { gemini: { url: \"http://127.0.0.1:1\" } }\n";
+    fs::write(&file, valid).unwrap();
+    let mut gate = ServerProcess::folder(folder.path());
+    gate.addr();
+    let operator = Agent::at(gate.operators());
+
+    let wrong = r#"
+record: { path: recordings, encrypt_to: [AGE-SECRET-KEY-1CANARY] }
+auth: { jwt: { issuer: i, audience: a, jwks: "https://user:CANARY@issuer.example/keys" } }
+browsers: { origins: ["https://user:CANARY@console.example"] }
+source: { url: "https://bundles.example/prod", keys: [CANARY], persist: bundles }
+"#;
+    fs::write(&file, format!("{valid}{wrong}")).unwrap();
+    let reloaded = operator.post("/reload", "").await;
+    let config = operator.get("/config").await;
+    gate.terminate();
+    let (_, log) = gate.ended(Duration::from_secs(20));
+
+    assert_eq!(reloaded.status, 400, "{}", reloaded.text());
+    for text in [reloaded.text(), config.text(), log.as_str()] {
+        for setting in [
+            "record.encrypt_to[0]",
+            "auth.jwt.jwks",
+            "browsers.origins[0]",
+            "source.keys[0]",
+        ] {
+            assert!(text.contains(setting), "{setting}: {text}");
+        }
+        assert_lacks("a message", text, ["CANARY"]);
+    }
+}
+
 /// Sends requests to each model. A response may contain the canary of its model only.
 async fn send_requests_with_canaries(agent: &Agent) {
     let agent = agent

@@ -121,7 +121,10 @@ impl Translator<'_> {
             self.translation
                 .moves
                 .push((switch.0.to_owned(), switch.1.to_owned()));
-            fields.insert("hooksConfig".to_owned(), json!({ "enabled": false }));
+            let switches = fields.entry("hooksConfig").or_insert_with(|| json!({}));
+            if let Some(switches) = switches.as_object_mut() {
+                switches.insert("enabled".to_owned(), Value::Bool(false));
+            }
         }
     }
 
@@ -187,6 +190,7 @@ impl Translator<'_> {
             return;
         };
         if alias.agents == AgentScope::SubAgents
+            && group.get("matcher").is_some_and(Value::is_string)
             && let Some(Value::String(matcher)) = group.shift_remove("matcher")
             && !matcher.is_empty()
             && matcher != "*"

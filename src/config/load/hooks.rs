@@ -107,13 +107,13 @@ impl Loader {
         let (document, value, scopes) =
             self.translate_settings(file, document, registry, &mut defaults);
         let validated = validate::<SettingsFile>(&document, value, registry, UnknownKeys::Ignored);
+        let mut value = validated.value;
+        self.resolve_secrets(&mut value, &document);
+        self.annotate_proofs(&document, &mut value);
         if !validated.problems.is_empty() {
             return Err(validated.problems);
         }
         self.warnings.extend(validated.warnings);
-        let mut value = validated.value;
-        self.resolve_secrets(&mut value, &document);
-        self.annotate_proofs(&document, &mut value);
         set_agents(&mut value, scopes);
         defaults.insert("system_messages".to_owned(), json!(file.system_messages));
         let start = document.span("");

@@ -171,54 +171,67 @@ fn unused_matcher(matcher: &Matcher, event: EventName) -> Option<String> {
     }
 }
 
-/// Returns warnings about hooks of one event that are repeated in their group, that are
-/// repeated anywhere with other strictness, or that share a name with another hook.
+/// Returns warnings about hooks of one event of which only one runs, or that share a name with
+/// another hook.
 pub(super) fn duplicate_hooks(event: EventName, groups: &[HookGroup]) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for group in groups {
-        for (index, hook) in group.hooks.iter().enumerate() {
-            let is_same =
-                |other: &&HookSpec| is_equal(other, hook) && condition(other) == condition(hook);
-            if let Some(first) = group.hooks.iter().take(index).rev().find(is_same) {
-                let label = hook.label();
-                let message = format!(
-                    "hook `{label}` on {event} is already at {}, and runs once",
-                    first.span
-                );
+    let mut earlier: Vec<(usize, &HookSpec)> = Vec::new();
+    for (group, HookGroup { hooks, .. }) in groups.iter().enumerate() {
+        for hook in hooks {
+            if let Some(message) = duplicate_warning(event, group, hook, &earlier) {
                 problems.push(Problem::at(&hook.span, message));
             }
-        }
-    }
-    let hooks: Vec<&HookSpec> = groups.iter().flat_map(|group| &group.hooks).collect();
-    for (index, hook) in hooks.iter().enumerate() {
-        let earlier = || hooks.iter().take(index);
-        let mut equal = earlier().filter(|other| other.identity() == hook.identity());
-        if let Some(first) = equal.clone().find(|other| !is_equal(other, hook)) {
-            let label = hook.label();
-            let message = format!(
-                "hook `{label}` on {event} is also at {}, with another `mode` or `on_failure`: where both match, the stricter one runs",
-                first.span
-            );
-            problems.push(Problem::at(&hook.span, message));
-        }
-        if hook.name.is_none() || equal.next().is_some() {
-            continue;
-        }
-        if let Some(first) = earlier().find(|other| other.name == hook.name) {
-            let label = hook.label();
-            let message = format!(
-                "another hook on {event} is named `{label}`, at {}: logs do not distinguish them",
-                first.span
-            );
-            problems.push(Problem::at(&hook.span, message));
+            earlier.push((group, hook));
         }
     }
     problems
 }
 
-/// Returns whether hooks are equal, and equally strict.
-fn is_equal(one: &HookSpec, other: &HookSpec) -> bool {
-    (one.identity(), one.strictness()) == (other.identity(), other.strictness())
+/// Returns the warning about a hook that has the identity or the name of one of the `earlier`
+/// hooks, each with the index of its group.
+fn duplicate_warning(
+    event: EventName,
+    group: usize,
+    hook: &HookSpec,
+    earlier: &[(usize, &HookSpec)],
+) -> Option<String> {
+    let label = hook.label();
+    let equal = earlier.iter().filter(|(_, other)| {
+        // All policies run.
+        other.kind != BUILTIN && hook.kind != BUILTIN && other.identity() == hook.identity()
+    });
+    if let Some((_, first)) = equal
+        .clone()
+        .find(|(_, other)| !has_same_effect(other, hook))
+    {
+        let span = &first.span;
+        return Some(format!(
+            "hook `{label}` on {event} is also at {span}, with other settings: where both match, only one runs, the strictest or else the first; give them different names to run both"
+        ));
+    }
+    let mut in_group = equal.clone().filter(|(of_group, _)| *of_group == group);
+    if let Some((_, first)) = in_group.find(|(_, other)| condition(other) == condition(hook)) {
+        let span = &first.span;
+        return Some(format!(
+            "hook `{label}` on {event} is already at {span}, and runs once"
+        ));
+    }
+    if hook.name.is_none() || equal.count() > 0 {
+        return None;
+    }
+    let (_, first) = earlier.iter().find(|(_, other)| other.name == hook.name)?;
+    let span = &first.span;
+    Some(format!(
+        "another hook on {event} is named `{label}`, at {span}: logs do not distinguish them"
+    ))
+}
+
+/// Returns whether hooks of one identity have the same effect where both run.
+fn has_same_effect(one: &HookSpec, other: &HookSpec) -> bool {
+    one.kind == other.kind
+        && one.settings == other.settings
+        && one.view == other.view
+        && one.strictness() == other.strictness()
 }
 
 fn condition(hook: &HookSpec) -> Option<&str> {

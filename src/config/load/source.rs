@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::{layers::local_bundle_settings, loader::Loader, upstreams::is_unencrypted};
-use crate::config::settings::revisions::source::{BundleOrigin, PollRange, SourceSettings};
+use crate::config::{
+    settings::revisions::source::{BundleOrigin, PollRange, SourceSettings},
+    spanned_yaml::span_to_value,
+};
 
 /// Settings that choose a config, and so exclude `source`.
 const EXCLUDED: [&str; 3] = ["revisions", "rollout", "hook_directory"];
@@ -12,6 +15,10 @@ impl Loader {
     pub(super) fn check_source(&mut self) {
         if self.value.get("source").is_none() {
             return;
+        }
+        let span = span_to_value(&self.document.key_span("/source"));
+        if let Some(source) = self.mapping_mut("/source") {
+            source.insert("span".to_owned(), span);
         }
         let local = local_bundle_settings(&self.document, &self.value);
         self.problems.extend(local);

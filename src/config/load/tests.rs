@@ -369,10 +369,10 @@ hooks:
     ] }] } }"#;
     let with_file = messages(text, &[("s.json", file)]);
 
-    assert_snapshot!(messages(text, &[]), @"hookgate.yaml:5:30: hook `g` on BeforeTool is also at hookgate.yaml:4:15, with another `mode` or `on_failure`: where both match, the stricter one runs");
+    assert_snapshot!(messages(text, &[]), @"hookgate.yaml:5:30: hook `g` on BeforeTool is also at hookgate.yaml:4:15, with other settings: where both match, only one runs, the strictest or else the first; give them different names to run both");
     assert_snapshot!(with_file, @r"
-    hookgate.yaml:4:15: hook `g` on BeforeTool is also at s.json:2:9, with another `mode` or `on_failure`: where both match, the stricter one runs
-    hookgate.yaml:5:30: hook `g` on BeforeTool is also at hookgate.yaml:4:15, with another `mode` or `on_failure`: where both match, the stricter one runs
+    hookgate.yaml:4:15: hook `g` on BeforeTool is also at s.json:2:9, with other settings: where both match, only one runs, the strictest or else the first; give them different names to run both
+    hookgate.yaml:5:30: hook `g` on BeforeTool is also at hookgate.yaml:4:15, with other settings: where both match, only one runs, the strictest or else the first; give them different names to run both
     ");
 }
 
@@ -456,4 +456,27 @@ fn an_invalid_list_of_groups_is_reported_beside_another_event_of_its_meaning() {
         assert!(error.starts_with(position), "{error}");
         assert!(error.contains("must be a list"), "{error}");
     }
+}
+
+#[test]
+fn a_missing_secret_is_reported_beside_wrong_values_of_its_settings_file() {
+    let settings = r#"{ "hooks": { "BeforeModel": [{ "hooks": [
+        { "command": "a", "timeout": "soon" },
+        { "type": "http", "url": "http://a", "bearer": { "file": "absent" } }
+    ] }] } }"#;
+
+    let messages = messages("", &[("s.json", settings)]);
+
+    let lines: Vec<&str> = messages.lines().collect();
+    let [wrong, missing] = lines.as_slice() else {
+        panic!("{messages}");
+    };
+    assert!(
+        wrong.starts_with("s.json:2:") && wrong.contains("`timeout`"),
+        "{wrong}"
+    );
+    assert!(
+        missing.starts_with("s.json:3:") && missing.contains("`absent`"),
+        "{missing}"
+    );
 }

@@ -23,7 +23,7 @@ pub(crate) struct FilePathSchema(String);
 
 /// A public key of Ed25519.
 #[derive(JsonSchema)]
-#[schemars(rename = "BundleKey", extend("format" = "bundle-key", "errorMessage" = "must be a public key as `hookgate bundle key` prints it: `ed25519:` and 32 bytes in base64"))]
+#[schemars(rename = "BundleKey", extend("format" = "bundle-key", "writeOnly" = true, "errorMessage" = "must be a public key as `hookgate bundle key` prints it: `ed25519:` and 32 bytes in base64"))]
 pub(crate) struct BundleKeySchema(String);
 
 /// The URL of a bundle.
@@ -33,7 +33,7 @@ pub(crate) struct BundleUrlSchema(String);
 
 /// A public key of age.
 #[derive(JsonSchema)]
-#[schemars(rename = "AgeRecipient", extend("format" = "age-recipient", "errorMessage" = "must be an age recipient: `age1` and 58 characters, as `age-keygen` prints it"))]
+#[schemars(rename = "AgeRecipient", extend("format" = "age-recipient", "writeOnly" = true, "errorMessage" = "must be an age recipient: `age1` and 58 characters, as `age-keygen` prints it"))]
 pub(crate) struct AgeRecipientSchema(String);
 
 /// A maximum number of items.
@@ -68,7 +68,7 @@ pub(crate) struct HostNameSchema(String);
 
 /// The origin of a web page.
 #[derive(JsonSchema)]
-#[schemars(rename = "Origin", extend("format" = "origin", "errorMessage" = "must be an origin such as `https://console.example`: scheme, host and port"))]
+#[schemars(rename = "Origin", extend("format" = "origin", "writeOnly" = true, "errorMessage" = "must be an origin such as `https://console.example`: scheme, host and port"))]
 pub(crate) struct OriginSchema(String);
 
 /// The URL of a hook's HTTP server.

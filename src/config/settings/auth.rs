@@ -115,7 +115,7 @@ pub enum JwksOrigin {
 
 /// The schema of [`JwksOrigin`], which may also be a string.
 #[derive(JsonSchema)]
-#[schemars(rename = "Jwks", deny_unknown_fields, description = "The source of an issuer's keys.", extend("type" = ["string", "object"], "format" = "jwks-url", "errorMessage" = "must be an https URL without user or fragment, or `{ file: PATH }`"))]
+#[schemars(rename = "Jwks", deny_unknown_fields, description = "The source of an issuer's keys.", extend("type" = ["string", "object"], "format" = "jwks-url", "writeOnly" = true, "errorMessage" = "must be an https URL without user or fragment, or `{ file: PATH }`"))]
 #[expect(dead_code, reason = "only its schema is used")]
 struct JwksSchema {
     /// The path of a JWKS file.

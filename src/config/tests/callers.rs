@@ -92,7 +92,7 @@ fn callers_are_configured_in_one_way_only() {
     hookgate.yaml:2:20: `auth` cannot both require authentication and allow anonymous callers
     hookgate.yaml:2:129: `auth.limits` needs authenticated callers
     ");
-    assert_snapshot!(refused(&jwt("http://issuer.example/keys")), @r#"hookgate.yaml:2:46: `auth.jwt.jwks` must be an https URL without user or fragment, or `{ file: PATH }`, not `http://issuer.example/keys`"#);
+    assert_snapshot!(refused(&jwt("http://issuer.example/keys")), @r#"hookgate.yaml:2:46: `auth.jwt.jwks` must be an https URL without user or fragment, or `{ file: PATH }`"#);
     assert_snapshot!(refused(&jwt("{ file: missing }")), @r#"hookgate.yaml:2:54: file `missing` cannot be read: No such file or directory (os error 2)"#);
     assert_snapshot!(refused("{ jwt: { issuer: i, jwks: https://a, aud: b } }"), @r#"
     hookgate.yaml:2:9: `auth.jwt.audience` is missing
@@ -105,8 +105,8 @@ fn callers_are_configured_in_one_way_only() {
     assert_snapshot!(refused("{ mtls: {} }"), @r"hookgate.yaml:2:15: client certificates are not requested: `auth.mtls` needs `tls.client_ca`");
     assert_snapshot!(parse_more("browsers: { hosts: ['a:80'], origins: [https://a/, a] }").unwrap_err(), @r"
     hookgate.yaml:2:21: `browsers.hosts[0]` must be a host name without a port, not `a:80`
-    hookgate.yaml:2:40: `browsers.origins[0]` must be an origin such as `https://console.example`: scheme, host and port, not `https://a/`
-    hookgate.yaml:2:52: `browsers.origins[1]` must be an origin such as `https://console.example`: scheme, host and port, not `a`
+    hookgate.yaml:2:40: `browsers.origins[0]` must be an origin such as `https://console.example`: scheme, host and port
+    hookgate.yaml:2:52: `browsers.origins[1]` must be an origin such as `https://console.example`: scheme, host and port
     ");
 }
 

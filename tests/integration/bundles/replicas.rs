@@ -457,6 +457,22 @@ source:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_with_another_source_is_refused_at_its_position() {
+    let publisher = Publisher::new();
+    let server = server_with(&publisher, "apple").await;
+    let replica = Replica::start_from(&server, &publisher).await;
+    let file = replica.folder.path().join("hookgate.yaml");
+    let config = fs::read_to_string(&file).unwrap();
+
+    fs::write(&file, config.replace("wait: 5s", "wait: 6s")).unwrap();
+    let reloaded = replica.operator.post("/reload", "").await;
+
+    assert_eq!(reloaded.status, 400, "{}", reloaded.text());
+    let problem = "hookgate.yaml:2:1: `source` has changed: restart to apply";
+    assert!(reloaded.text().contains(problem), "{}", reloaded.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_without_any_bundle_does_not_start() {
     let publisher = Publisher::new();
     let server = PolicyServer::start(Polling::Long).await;

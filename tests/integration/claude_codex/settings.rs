@@ -196,6 +196,35 @@ fn disable_all_hooks_disables_the_hooks_of_a_file() {
     assert!(stderr.contains(".claude/settings.json:1:"), "{stderr}");
 }
 
+#[test]
+fn names_of_disabled_hooks_beside_disable_all_hooks_are_checked() {
+    let switches = r#"{ "disableAllHooks": true, "hooksConfig": { "disabled": ["absent"] },"#;
+    let off = CLAUDE_SETTINGS.replacen('{', switches, 1);
+
+    let (code, stdout, stderr) = check(".claude/settings.json", &off, &[]);
+
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.ends_with("valid, 0 hooks\n"), "{stdout}");
+    let warning = "no hook is named `absent`, so none is disabled";
+    assert!(stderr.contains(warning), "{stderr}");
+}
+
+#[test]
+fn a_matcher_that_is_no_text_is_an_error_on_every_event() {
+    for event in ["PreToolUse", "SubagentStop"] {
+        let hooks = r#""hooks": [{ "type": "command", "command": "a" }]"#;
+        let settings = format!(r#"{{ "hooks": {{ "{event}": [{{ "matcher": 5, {hooks} }}] }} }}"#);
+
+        let (code, _, stderr) = check(".claude/settings.json", &settings, &[]);
+
+        assert_eq!(code, 78, "{event}: {stderr}");
+        assert!(
+            stderr.contains("matcher` must be text"),
+            "{event}: {stderr}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_command_with_arguments_runs_without_a_shell() {
     let upstream = Upstream::mock().await;

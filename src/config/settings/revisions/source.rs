@@ -10,6 +10,7 @@ use url::Url;
 use crate::config::{
     schema::scalars::{BundleKeySchema, BundleUrlSchema, FilePathSchema},
     secret::Secret,
+    source_span::SourceSpan,
     units::{DurationText, duration},
 };
 
@@ -49,6 +50,10 @@ pub struct SourceSettings {
     /// Path of the folder with the bundles in use. It is created if its parent exists.
     #[schemars(with = "FilePathSchema")]
     pub persist: PathBuf,
+    /// The position in the config, set by the loader.
+    #[serde(default)]
+    #[schemars(skip)]
+    pub span: SourceSpan,
 }
 
 /// Origin of one bundle: its URL, and the public keys of its signers.
@@ -90,11 +95,13 @@ const DEFAULT_POLL: &str = "10s..20s";
 const RANGE_PATTERN: &str = r"^[1-9][0-9]{0,9}(ms|s|m|h)(\.\.[1-9][0-9]{0,9}(ms|s|m|h))?$";
 
 impl SourceSettings {
-    /// Returns the same settings without tokens, which may change while a gateway runs.
+    /// Returns the same settings without tokens and the position, which may change while a gateway
+    /// runs.
     #[must_use]
-    pub fn without_tokens(&self) -> Self {
+    pub fn for_comparison(&self) -> Self {
         let mut settings = self.clone();
         settings.token = None;
+        settings.span = SourceSpan::default();
         for layer in &mut settings.layers {
             layer.token = None;
         }
