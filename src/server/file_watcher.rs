@@ -93,12 +93,12 @@ impl FileWatcher {
 fn watch_directory(watcher: &OwnedFd, directory: &Path) {
     let mut events = DIRECTORY_EVENTS;
     for path in directory.ancestors().map(or_current) {
-        let watched = inotify::add_watch(watcher, path, events);
+        let added = inotify::add_watch(watcher, path, events);
         // A missing directory becomes a name in the next one.
-        if let Err(Errno::NOENT | Errno::NOTDIR) = watched {
+        if let Err(Errno::NOENT | Errno::NOTDIR) = added {
             continue;
         }
-        if let Err(error) = watched
+        if let Err(error) = added
             && events == DIRECTORY_EVENTS
         {
             let path = path.display();
