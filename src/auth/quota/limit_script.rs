@@ -28,8 +28,9 @@ pub(super) const LEASE_MS: u64 = 30_000;
 const MAX_SYNCED_TOKENS: u64 = 1 << 42;
 
 /// Takes over the calls of a replica and the tokens that it has spent. Then, if `id` is not
-/// empty, it admits a request that exceeds no limit, and counts it. Returns a code, a number
-/// of seconds or nanoseconds, the tokens of the day, the identity of their count, and that day.
+/// empty, it admits a request that exceeds no limit, and counts it. A call that is refused when it
+/// asks again, with more tokens, has ended. Returns a code, a number of seconds or nanoseconds,
+/// the tokens of the day, the identity of their count, and that day.
 const SCRIPT: &str = "
 local rate, calls, tokens, source = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease_ms, debt_ns, is_behind = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
@@ -63,13 +64,6 @@ local function set_arrival(in_ns)
 end
 
 local spent, count, day, reserved, in_flight = seen, seen_count, seen_day, 0, 0
--- Fields of the tokens to write.
-local fields = {}
-
-local function set(field, value)
-  fields[#fields + 1] = field
-  fields[#fields + 1] = value
-end
 
 local function read_tokens()
   local stored = redis.call('HMGET', tokens, 'spent', 'reserved', 'count', 'lost', 'day', 'reset_s')
@@ -137,18 +131,15 @@ local function admit(in_ns)
   if max_calls > 0 and in_flight >= max_calls then return 1, 0 end
   if per_day > 0 then
     if spent >= per_day then return 2, (today + 1) * 86400 - now_s end
-    local used = spent + reserved
-    if reserved > 0 and (used >= per_day or used + amount > per_day) then return 3, 0 end
+    local others = reserved - tonumber(redis.call('HGET', tokens, 'call:' .. id) or 0)
+    local used = spent + others
+    if others > 0 and (used >= per_day or used + amount > per_day) then return 3, 0 end
   end
   if interval_ns > 0 then
     if in_ns > tolerance_ns then return 4, in_ns - tolerance_ns end
     set_arrival(math.max(in_ns, 0) + interval_ns)
   end
-  if max_calls > 0 or per_day > 0 then
-    reserved = reserved + amount
-    set('call:' .. id, amount)
-    redis.call('ZADD', calls, now_ms + lease_ms, id)
-  end
+  if max_calls > 0 or per_day > 0 then renew(id, amount) end
   return 0, 0
 end
 
@@ -175,9 +166,8 @@ end
 local code, number = 0, 0
 if id ~= '' then code, number = admit(in_ns) end
 if has_calls then
-  set('spent', spent)
-  set('reserved', reserved)
-  redis.call('HSET', tokens, unpack(fields))
+  if code > 0 then remove({ id }) end
+  redis.call('HSET', tokens, 'spent', spent, 'reserved', reserved)
   redis.call('PEXPIRE', calls, keep_ms)
 end
 return { code, number, spent, count, day }";

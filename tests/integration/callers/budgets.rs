@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{auth, sha256};
+use super::{assert_late_sizes_count, auth, sha256};
 use crate::harness::{
     Agent, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, chunked_head,
     eventually, hook, hookgate, next_chunk, prompt, respond, write_chunk, write_last_chunk,
@@ -363,6 +363,34 @@ async fn a_call_reserves_its_own_maximum_of_output_while_hooks_run() {
     for answer in join_all(calls).await {
         let answer = answer.unwrap();
         assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn requests_of_unknown_size_are_refused_if_their_tokens_do_not_fit() {
+    let upstream = Upstream::counting().await;
+    let config = auth(&[("team-a", ", tokens_per_day: 60000, in_flight: 20")]);
+    let text = "word ".repeat(32_000);
+    let embedding = json!({ "content": { "parts": [{ "text": text }] } });
+    for (method, body) in [
+        ("generateContent", prompt(&text)),
+        ("embedContent", embedding),
+    ] {
+        let path = format!("/v1beta/models/m:{method}");
+        let body = body.to_string().into_bytes();
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(&body).unwrap();
+        let gzip = encoder.finish().unwrap();
+        for (encoding, body) in [("identity", &body), ("gzip", &gzip)] {
+            let gate = TestGateway::start(&upstream, &config).await;
+            let caller = agent(&gate, "team-a");
+            // Later calls reserve what this one has cost.
+            let answer = caller.generate("m", &prompt("hi")).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+
+            let caller = caller.sending("content-encoding", encoding);
+            assert_late_sizes_count(vec![caller; 20], &path, body).await;
+        }
     }
 }
 
