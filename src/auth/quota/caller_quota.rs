@@ -34,7 +34,7 @@ pub(in crate::auth) struct Quota {
     usage: Arc<Mutex<CallerUsage>>,
 }
 
-/// A request of a caller until the end of its response.
+/// A request of a caller. It ends when it is dropped, once its tokens are counted.
 #[derive(Debug)]
 pub(in crate::auth) struct CallerCall {
     quota: Arc<Quota>,
@@ -43,7 +43,7 @@ pub(in crate::auth) struct CallerCall {
     shared: Option<SharedQuota>,
 }
 
-/// Counts a request against its caller's limits until it is dropped.
+/// Counts a request as one of its caller until it is dropped. Its tokens may be counted later.
 #[derive(Debug)]
 pub struct CallerInFlightGuard(pub(in crate::auth) Arc<CallerCall>);
 
@@ -348,11 +348,15 @@ impl CallerCall {
     }
 }
 
+impl Drop for CallerCall {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
 impl Drop for CallerInFlightGuard {
     fn drop(&mut self) {
-        let call = &self.0;
-        call.quota.in_flight.fetch_sub(1, Ordering::Relaxed);
-        call.end();
+        self.0.quota.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,10 +1,10 @@
 //! Rate limits, token quotas and concurrency limits of callers.
 
-use std::{io::Write, time::Duration};
+use std::{convert::Infallible, io::Write, time::Duration};
 
-use axum::response::Response;
+use axum::{body::Body, response::Response};
 use flate2::{Compression, write::GzEncoder};
-use futures_util::{FutureExt, future::join_all};
+use futures_util::{FutureExt, future::join_all, stream};
 use http_body_util::BodyExt;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -362,6 +362,40 @@ async fn a_call_reserves_its_own_maximum_of_output_while_hooks_run() {
 
     for answer in join_all(calls).await {
         let answer = answer.unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn later_calls_reserve_what_streams_without_a_count_have_cost() {
+    let upstream = Upstream::with(|_| {
+        let late = stream::once(async {
+            // Until all calls are in flight.
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let (start, piece) = first_events("/v1/chat/completions");
+            Ok::<_, Infallible>(format!("{start}{piece}data: [DONE]\n\n"))
+        });
+        respond(200, "text/event-stream", Body::from_stream(late))
+    })
+    .await;
+    let config = format!(
+        "upstreams: {{ openai: {{ url: \"http://{}\" }} }}\n{}",
+        upstream.addr,
+        auth(&[("team-a", ", tokens_per_day: 60000, in_flight: 20")]),
+    );
+    let gate = TestGateway::start(&upstream, &config).await;
+    let caller = agent(&gate, "team-a");
+    let body = json!({ "model": "m", "stream": true,
+        "messages": [{ "role": "user", "content": "hi" }] });
+    let ask = || caller.post("/v1/chat/completions", body.to_string());
+    for _ in 0..2 {
+        assert_eq!(ask().await.status, 200);
+    }
+
+    // Without a known cost, each would reserve 8192 tokens.
+    let answers = join_all((0..20).map(|_| ask())).await;
+
+    for answer in answers {
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
 }
