@@ -31,7 +31,7 @@ pub fn auth(callers: &[(&str, &str)]) -> String {
 
 /// Sends a request of 40,000 tokens from each agent at once, with a body of unknown size. Checks
 /// that a quota of 60,000 tokens admits one of them, and another one only if it is the last.
-pub async fn assert_late_sizes_count(agents: Vec<Agent>, path: &str, body: &[u8]) {
+pub async fn assert_late_sizes_count(agents: &[Agent], path: &str, body: &[u8]) {
     let calls = agents.iter().map(|agent| async move {
         let body = body.to_vec();
         let late = stream::once(async move {

@@ -423,7 +423,7 @@ async fn requests_of_unknown_size_are_refused_if_their_tokens_do_not_fit() {
             assert_eq!(answer.status, 200, "{}", answer.text());
 
             let caller = caller.sending("content-encoding", encoding);
-            assert_late_sizes_count(vec![caller; 20], &path, body).await;
+            assert_late_sizes_count(&vec![caller; 20], &path, body).await;
         }
     }
 }

@@ -106,10 +106,10 @@ async fn requests_of_unknown_size_are_refused_if_their_tokens_do_not_fit_at_all_
     }
 
     let agents = gates.iter().cycle().take(20);
-    let agents = agents.map(|gate| agent(gate, "team-a")).collect();
+    let agents: Vec<_> = agents.map(|gate| agent(gate, "team-a")).collect();
     let body = prompt(&"word ".repeat(32_000)).to_string();
     let path = "/v1beta/models/m:generateContent";
-    assert_late_sizes_count(agents, path, body.as_bytes()).await;
+    assert_late_sizes_count(&agents, path, body.as_bytes()).await;
 }
 
 #[tokio::test]
