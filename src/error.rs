@@ -35,6 +35,8 @@ pub struct ApiError {
     /// Cause for the log, not for the sender.
     cause: Option<Arc<str>>,
     retry_after: Option<Duration>,
+    /// True if the same request may succeed if it is sent again.
+    is_temporary: bool,
     /// HTTP methods of the path, for the header `Allow`.
     allowed_methods: Option<Arc<str>>,
 }
@@ -59,6 +61,7 @@ impl ApiError {
             status: None,
             cause: None,
             retry_after: (reason == ErrorReason::Overloaded).then_some(OVERLOADED_RETRY_AFTER),
+            is_temporary: reason.is_temporary(),
             allowed_methods: None,
         }
     }
@@ -196,7 +199,7 @@ impl ApiError {
         if let Some(seconds) = self.retry_seconds() {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
-        if !dialect.api().is_google() && !self.reason.is_temporary() {
+        if !dialect.api().is_google() && !self.is_temporary {
             // Clients of these APIs retry some statuses unless they read this.
             let never = HeaderValue::from_static("false");
             headers.insert(HeaderName::from_static("x-should-retry"), never);
@@ -298,7 +301,13 @@ impl From<QuotaExceeded> for ApiError {
             QuotaExceeded::Concurrency { .. } => ErrorReason::ConcurrencyLimitExceeded,
             QuotaExceeded::Unavailable { .. } => ErrorReason::LimitsUnavailable,
         };
-        Self::new(reason, exceeded.to_string()).with_retry_after(exceeded.retry_after())
+        let error = Self::new(reason, exceeded.to_string());
+        // Reserved tokens are released when their calls end, and spent ones the next day.
+        let is_reserved = matches!(exceeded, QuotaExceeded::TokensReserved { .. });
+        Self {
+            is_temporary: error.is_temporary || is_reserved,
+            ..error.with_retry_after(exceeded.retry_after())
+        }
     }
 }
 

@@ -199,11 +199,27 @@ impl Identity {
     }
 
     /// Reserves the tokens of a request of this size, whose answer has at most `max_output`
-    /// tokens, instead of those that were expected before it was read.
-    pub fn estimate_tokens(&self, bytes: usize, max_output: Option<u64>) {
+    /// tokens, instead of those that were expected before. Returns whether they are more.
+    pub fn estimate_tokens(&self, bytes: usize, max_output: Option<u64>) -> bool {
         let allowance = self.allowance.as_ref();
-        if let Some(call) = allowance.and_then(|allowance| allowance.call.lock().clone()) {
-            call.estimate(bytes, max_output);
+        let call = allowance.and_then(|allowance| allowance.call.lock().clone());
+        call.is_some_and(|call| call.estimate(bytes, max_output))
+    }
+
+    /// Checks that the tokens that the request reserves since it was read fit into the
+    /// caller's quota at the wall-clock time `now`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the quota that the request would exceed.
+    pub async fn enter_again(&self, now: SystemTime) -> Result<(), QuotaExceeded> {
+        let Some(allowance) = &self.allowance else {
+            return Ok(());
+        };
+        let call = allowance.call.lock().clone();
+        match call {
+            Some(call) => call.admit_again(&allowance.principal.grant, now).await,
+            None => Ok(()),
         }
     }
 }

@@ -128,7 +128,10 @@ fn is_foreign(
     let is_allowed = |origin: &str| {
         let authority = origin.strip_prefix("http://");
         let authority = authority.or_else(|| origin.strip_prefix("https://"));
-        let is_own = authority.is_some_and(|authority| own.is_some_and(|own| own == authority));
+        // Browsers mark an origin with another scheme. Behind a proxy for TLS, the gateway does not
+        // have its own one to compare.
+        let is_own = authority.is_some_and(|authority| own.is_some_and(|own| own == authority))
+            && is_same_origin(headers);
         // Forms of the console, whose `Referrer-Policy` hides the origin from itself. Pages
         // cannot set `Sec-Fetch-Site`.
         let is_hidden = origin == "null" && listener == ListenerKind::Operators;

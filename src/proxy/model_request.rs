@@ -62,7 +62,8 @@ impl ModelRequest {
             && (!is_google || self.call.operation == Operation::Generate)
     }
 
-    /// Reserves the tokens of the call, as it is now, for a caller with a token quota.
+    /// Reserves the tokens of the call, as it is now, for a caller with a token quota. Returns
+    /// whether they are more than before.
     ///
     /// # Errors
     ///
@@ -71,13 +72,18 @@ impl ModelRequest {
         &self,
         identity: &Identity,
         body_bytes: usize,
-    ) -> Result<(), DialectError> {
-        if self.call.operation.generates() && identity.has_token_quota() {
-            let parameters = dialect::generation_parameters(&self.call, &self.document)?;
-            let max_output = parameters.get("maxOutputTokens").and_then(Value::as_u64);
-            identity.estimate_tokens(body_bytes, max_output);
+    ) -> Result<bool, DialectError> {
+        let operation = self.call.operation;
+        if !identity.has_token_quota() || !(operation.generates() || operation.embeds()) {
+            return Ok(false);
         }
-        Ok(())
+        let max_output = if operation.generates() {
+            let parameters = dialect::generation_parameters(&self.call, &self.document)?;
+            parameters.get("maxOutputTokens").and_then(Value::as_u64)
+        } else {
+            Some(0)
+        };
+        Ok(identity.estimate_tokens(body_bytes, max_output))
     }
 
     /// Returns the body for upstream, in the form of its API.

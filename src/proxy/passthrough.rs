@@ -1,7 +1,11 @@
-//! Calls without hooks: request and response pass unparsed; only their sizes are checked. The
-//! body of an embedding is decoded if its tokens are counted.
+//! Calls without hooks: request and response pass unparsed; only their sizes are checked. If the
+//! tokens of an embedding are counted, a body that is encoded or of unknown size is read first.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
@@ -35,7 +39,7 @@ pub(super) async fn forward(
 ) -> Result<Response, ApiError> {
     if call.operation.embeds() && context.identity.has_token_quota() {
         // Its tokens are counted by its decoded size.
-        body = Box::pin(decoded(&mut context, body)).await?;
+        body = Box::pin(sized(&mut context, body)).await?;
     }
     let config = &context.snapshot.config;
     let (limit, read_timeout) = (config.limits.body, config.timeouts.body);
@@ -71,13 +75,18 @@ pub(super) async fn forward(
     Ok(reply::finish(response, &context.recorder))
 }
 
-/// Returns a body without its `content-encoding`.
-async fn decoded(context: &mut RequestContext, body: Body) -> Result<Body, ApiError> {
-    let is_plain = encoding(&context.head.headers) == ContentEncoding::Identity;
-    if is_plain || body.is_end_stream() {
+/// Returns a body of known size without its `content-encoding`, whose tokens are reserved.
+async fn sized(context: &mut RequestContext, body: Body) -> Result<Body, ApiError> {
+    let headers = &context.head.headers;
+    let is_plain = encoding(headers) == ContentEncoding::Identity;
+    if is_plain && content_length(headers).is_some() || body.is_end_stream() {
         return Ok(body);
     }
     let bytes = request_body::read(context, body).await?;
+    let identity = &context.identity;
+    if identity.estimate_tokens(bytes.len(), Some(0)) {
+        identity.enter_again(SystemTime::now()).await?;
+    }
     let headers = &mut context.head.headers;
     headers.remove(header::CONTENT_ENCODING);
     headers.insert(header::CONTENT_LENGTH, bytes.len().into());

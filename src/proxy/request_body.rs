@@ -1,6 +1,6 @@
 //! Reads request bodies within limits of size and time, and decodes them.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
@@ -41,7 +41,7 @@ struct PreloadedLength(usize);
 /// # Errors
 ///
 /// If the body is too large, late, not one unambiguous JSON object, or uses cached content or a
-/// response of another caller.
+/// response of another caller, or if its tokens exceed the caller's quota.
 pub(super) async fn read_request(
     context: &RequestContext,
     mut call: Call,
@@ -77,7 +77,10 @@ pub(super) async fn read_request(
         session_name,
     };
     // Hooks may take long, and what they edit is counted again when it is sent.
-    request.reserve_tokens(&context.identity, length)?;
+    if request.reserve_tokens(&context.identity, length)? {
+        // Chunked or compressed: its head did not have its size.
+        Box::pin(context.identity.enter_again(SystemTime::now())).await?;
+    }
     Ok(request)
 }
 

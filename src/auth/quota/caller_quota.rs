@@ -34,16 +34,16 @@ pub(in crate::auth) struct Quota {
     usage: Arc<Mutex<CallerUsage>>,
 }
 
-/// A request of a caller until the end of its response.
+/// A request of a caller. It ends when it is dropped, once its tokens are counted.
 #[derive(Debug)]
 pub(in crate::auth) struct CallerCall {
     quota: Arc<Quota>,
     id: Uuid,
-    /// Queue of changes for the shared store, if there is one.
-    queue: Option<Arc<SyncQueue>>,
+    /// Limits that several gateways share, if the caller's are.
+    shared: Option<SharedQuota>,
 }
 
-/// Counts a request against its caller's limits until it is dropped.
+/// Counts a request as one of its caller until it is dropped. Its tokens may be counted later.
 #[derive(Debug)]
 pub struct CallerInFlightGuard(pub(in crate::auth) Arc<CallerCall>);
 
@@ -133,7 +133,7 @@ impl Quota {
         let guard = CallerInFlightGuard(Arc::new(CallerCall {
             quota: Arc::clone(self),
             id: Uuid::new_v4(),
-            queue: shared.map(|shared| Arc::clone(&shared.queue)),
+            shared: shared.cloned(),
         }));
         let request = match cost {
             RequestCost::Bytes(bytes) if grant.tokens_per_day.is_some() => tokens(bytes),
@@ -283,15 +283,46 @@ impl Entry<'_> {
 
 impl CallerCall {
     /// Replaces the reserved tokens by those of a request of this size, whose answer has at
-    /// most `max_output` tokens.
-    pub(in crate::auth) fn estimate(&self, bytes: usize, max_output: Option<u64>) {
+    /// most `max_output` tokens. Returns whether they are more than before.
+    pub(in crate::auth) fn estimate(&self, bytes: usize, max_output: Option<u64>) -> bool {
         let request = tokens(bytes as u64);
         let mut usage = self.quota.usage.lock();
-        let is_changed = usage.estimate_call(self.id, request, max_output);
+        let change = usage.estimate_call(self.id, request, max_output);
         drop(usage);
-        if is_changed {
+        if change.is_ne() {
             self.queue();
         }
+        change.is_gt()
+    }
+
+    /// Checks that the tokens that the call reserves since its request was read fit into the
+    /// quota of `grant`. A call that is refused reserves none.
+    pub(in crate::auth) async fn admit_again(
+        &self,
+        grant: &Grant,
+        now: SystemTime,
+    ) -> Result<(), QuotaExceeded> {
+        // The call is counted against the other limits already.
+        let grant = &Grant {
+            tokens_per_day: grant.tokens_per_day,
+            in_flight: usize::MAX,
+            ..Grant::default()
+        };
+        let entry = Entry {
+            quota: &self.quota,
+            grant,
+            call: self.id,
+            day: UtcDay::at(now),
+        };
+        self.quota.usage.lock().begin_day(entry.day);
+        let checked = match &self.shared {
+            Some(shared) => entry
+                .check_shared(&shared.limits)
+                .await
+                .map(|_counted_by| ()),
+            None => entry.check(1),
+        };
+        checked.inspect_err(|_| self.end())
     }
 
     /// Adds tokens to the usage of the day.
@@ -303,20 +334,29 @@ impl CallerCall {
         self.queue();
     }
 
-    fn queue(&self) {
-        if let Some(queue) = &self.queue {
-            queue.add(&self.quota.key, &self.quota.usage);
+    /// Releases what the call has reserved, and ends its lease.
+    fn end(&self) {
+        if self.quota.usage.lock().end_call(self.id) != Lease::None {
+            self.queue();
         }
+    }
+
+    fn queue(&self) {
+        if let Some(shared) = &self.shared {
+            shared.queue.add(&self.quota.key, &self.quota.usage);
+        }
+    }
+}
+
+impl Drop for CallerCall {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
 impl Drop for CallerInFlightGuard {
     fn drop(&mut self) {
-        let call = &self.0;
-        call.quota.in_flight.fetch_sub(1, Ordering::Relaxed);
-        if call.quota.usage.lock().end_call(call.id) != Lease::None {
-            call.queue();
-        }
+        self.0.quota.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

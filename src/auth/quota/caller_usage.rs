@@ -1,6 +1,7 @@
 //! Usage of one caller in this process, and what a shared store has to take over. Pure.
 
 use std::{
+    cmp::Ordering,
     collections::{BTreeSet, HashMap},
     mem,
     num::{NonZeroU64, NonZeroUsize},
@@ -163,22 +164,24 @@ impl CallerUsage {
     }
 
     /// Replaces the estimate of a call by the size of its request and the maximum of its
-    /// answer, unless it has spent tokens already. Returns whether that changed it.
+    /// answer, unless it has spent tokens already. Returns how that compares with the tokens
+    /// that the call had reserved.
     pub(super) fn estimate_call(
         &mut self,
         id: Uuid,
         request: u64,
         max_output: Option<u64>,
-    ) -> bool {
+    ) -> Ordering {
         let call = self.calls.get_mut(&id);
         let Some(call) = call.filter(|call| call.reserved > 0 && call.spent == 0) else {
-            return false;
+            return Ordering::Equal;
         };
         let output = call.output.min(max_output.unwrap_or(u64::MAX));
         let reserved = request.saturating_add(output);
         call.request = request;
-        if reserved == call.reserved {
-            return false;
+        let change = reserved.cmp(&call.reserved);
+        if change.is_eq() {
+            return change;
         }
         self.tokens.release(call.reserved);
         call.reserved = reserved;
@@ -186,7 +189,7 @@ impl CallerUsage {
         if call.lease != Lease::None {
             self.changed.insert(id);
         }
-        true
+        change
     }
 
     /// Counts tokens of a call, which it need not reserve any more.

@@ -31,7 +31,8 @@ pub enum QuotaExceeded {
         caller: Arc<str>,
         /// Limit that was exceeded.
         per_day: NonZeroU64,
-        /// Time until midnight in UTC.
+        /// Time until the tokens are reset: at midnight in UTC, but at least an hour after the last
+        /// reset.
         retry_after: Duration,
     },
     /// Quota of tokens per day, of which the rest is reserved.

@@ -28,8 +28,9 @@ pub(super) const LEASE_MS: u64 = 30_000;
 const MAX_SYNCED_TOKENS: u64 = 1 << 42;
 
 /// Takes over the calls of a replica and the tokens that it has spent. Then, if `id` is not
-/// empty, it admits a request that exceeds no limit, and counts it. Returns a code, a number
-/// of seconds or nanoseconds, the tokens of the day, the identity of their count, and that day.
+/// empty, it admits a request that exceeds no limit, and counts it. A call that is refused when it
+/// asks again, with more tokens, has ended. Returns a code, a number of seconds or nanoseconds,
+/// the tokens of the day, the identity of their count, and that day.
 const SCRIPT: &str = "
 local rate, calls, tokens, source = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease_ms, debt_ns, is_behind = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
@@ -62,28 +63,21 @@ local function set_arrival(in_ns)
   redis.call('SET', rate, arrival, 'PX', expiry_ms)
 end
 
-local spent, count, day, reserved, in_flight = seen, seen_count, seen_day, 0, 0
--- Fields of the tokens to write.
-local fields = {}
-
-local function set(field, value)
-  fields[#fields + 1] = field
-  fields[#fields + 1] = value
-end
+local spent, count, day, reset_s, reserved, in_flight = seen, seen_count, seen_day, 0, 0, 0
 
 local function read_tokens()
   local stored = redis.call('HMGET', tokens, 'spent', 'reserved', 'count', 'lost', 'day', 'reset_s')
   spent, reserved = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
   count = tonumber(stored[3] or now_ms)
-  local lost, reset_s = tonumber(stored[4] or 0), tonumber(stored[6] or 0)
-  day = tonumber(stored[5] or -1)
+  local lost = tonumber(stored[4] or 0)
+  day, reset_s = tonumber(stored[5] or -1), tonumber(stored[6] or 0)
   if not stored[3] then redis.call('HSET', tokens, 'count', count) end
   -- Unless it was just now, also by a clock that was set back since.
   if day ~= today and math.abs(now_s - reset_s) >= 3600 then
-    spent, lost = 0, 0
-    redis.call('HSET', tokens, 'lost', 0, 'day', today, 'reset_s', day < 0 and 0 or now_s)
-    redis.call('PEXPIRE', tokens, keep_ms)
+    spent, lost, reset_s = 0, 0, day < 0 and 0 or now_s
     day = today
+    redis.call('HSET', tokens, 'lost', 0, 'day', day, 'reset_s', reset_s)
+    redis.call('PEXPIRE', tokens, keep_ms)
   end
   if seen_day == today and seen_count ~= count and seen > lost then
     -- This count began after the one that the replica has seen was lost.
@@ -133,22 +127,25 @@ local function take_over_calls()
   if in_flight == 0 then reserved = 0 end
 end
 
+-- At midnight, but not within an hour after the last reset.
+local function until_reset_s()
+  local until_midnight_s = day == today and (today + 1) * 86400 - now_s or 0
+  return math.max(until_midnight_s, reset_s + 3600 - now_s)
+end
+
 local function admit(in_ns)
   if max_calls > 0 and in_flight >= max_calls then return 1, 0 end
   if per_day > 0 then
-    if spent >= per_day then return 2, (today + 1) * 86400 - now_s end
-    local used = spent + reserved
-    if reserved > 0 and (used >= per_day or used + amount > per_day) then return 3, 0 end
+    if spent >= per_day then return 2, until_reset_s() end
+    local others = reserved - tonumber(redis.call('HGET', tokens, 'call:' .. id) or 0)
+    local used = spent + others
+    if others > 0 and (used >= per_day or used + amount > per_day) then return 3, 0 end
   end
   if interval_ns > 0 then
     if in_ns > tolerance_ns then return 4, in_ns - tolerance_ns end
     set_arrival(math.max(in_ns, 0) + interval_ns)
   end
-  if max_calls > 0 or per_day > 0 then
-    reserved = reserved + amount
-    set('call:' .. id, amount)
-    redis.call('ZADD', calls, now_ms + lease_ms, id)
-  end
+  if max_calls > 0 or per_day > 0 then renew(id, amount) end
   return 0, 0
 end
 
@@ -175,9 +172,8 @@ end
 local code, number = 0, 0
 if id ~= '' then code, number = admit(in_ns) end
 if has_calls then
-  set('spent', spent)
-  set('reserved', reserved)
-  redis.call('HSET', tokens, unpack(fields))
+  if code > 0 then remove({ id }) end
+  redis.call('HSET', tokens, 'spent', spent, 'reserved', reserved)
   redis.call('PEXPIRE', calls, keep_ms)
 end
 return { code, number, spent, count, day }";

@@ -42,15 +42,34 @@ async fn same_origin_and_configured_origins_are_allowed() {
     let gate = TestGateway::start(&upstream, config).await;
     let own = format!("http://{}", gate.operators);
 
-    for origin in [own.as_str(), "https://console.example"] {
+    for (origin, site) in [
+        (own.as_str(), "same-origin"),
+        ("https://console.example", "same-site"),
+    ] {
         let operator = gate.operator().sending("origin", origin);
-        let operator = operator.sending("sec-fetch-site", "same-site");
+        let operator = operator.sending("sec-fetch-site", site);
         assert_eq!(operator.get("/hooks").await.status, 200, "{origin}");
     }
     let agent = gate.agent().sending("origin", "https://console.example");
     assert_eq!(agent.generate("m", &prompt("hi")).await.status, 200);
     let operator = gate.operator().sending("sec-fetch-site", "same-origin");
     assert_eq!(operator.get("/hooks").await.status, 200);
+}
+
+#[tokio::test]
+async fn an_origin_with_another_scheme_is_refused_unless_it_is_that_of_a_proxy() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "").await;
+    let with_tls = format!("https://{}", gate.operators);
+    let operator = gate.operator().sending("origin", &with_tls);
+
+    for site in ["cross-site", "same-site"] {
+        let other = operator.clone().sending("sec-fetch-site", site);
+        assert_refused(&other.get("/hooks").await, 403, "FOREIGN_ORIGIN");
+    }
+    // A proxy for TLS forwards `Host`.
+    let proxied = operator.sending("sec-fetch-site", "same-origin");
+    assert_eq!(proxied.get("/hooks").await.status, 200);
 }
 
 /// Sends a GET of `path` with this `host` header; returns the raw response.

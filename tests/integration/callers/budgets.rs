@@ -1,16 +1,16 @@
 //! Rate limits, token quotas and concurrency limits of callers.
 
-use std::{io::Write, time::Duration};
+use std::{convert::Infallible, io::Write, time::Duration};
 
-use axum::response::Response;
+use axum::{body::Body, response::Response};
 use flate2::{Compression, write::GzEncoder};
-use futures_util::{FutureExt, future::join_all};
+use futures_util::{FutureExt, future::join_all, stream};
 use http_body_util::BodyExt;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{auth, sha256};
+use super::{assert_late_sizes_count, auth, sha256};
 use crate::harness::{
     Agent, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, chunked_head,
     eventually, hook, hookgate, next_chunk, prompt, respond, write_chunk, write_last_chunk,
@@ -363,6 +363,68 @@ async fn a_call_reserves_its_own_maximum_of_output_while_hooks_run() {
     for answer in join_all(calls).await {
         let answer = answer.unwrap();
         assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn later_calls_reserve_what_streams_without_a_count_have_cost() {
+    let upstream = Upstream::with(|_| {
+        let late = stream::once(async {
+            // Until all calls are in flight.
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let (start, piece) = first_events("/v1/chat/completions");
+            Ok::<_, Infallible>(format!("{start}{piece}data: [DONE]\n\n"))
+        });
+        respond(200, "text/event-stream", Body::from_stream(late))
+    })
+    .await;
+    let config = format!(
+        "upstreams: {{ openai: {{ url: \"http://{}\" }} }}\n{}",
+        upstream.addr,
+        auth(&[("team-a", ", tokens_per_day: 60000, in_flight: 20")]),
+    );
+    let gate = TestGateway::start(&upstream, &config).await;
+    let caller = agent(&gate, "team-a");
+    let body = json!({ "model": "m", "stream": true,
+        "messages": [{ "role": "user", "content": "hi" }] });
+    let ask = || caller.post("/v1/chat/completions", body.to_string());
+    for _ in 0..2 {
+        assert_eq!(ask().await.status, 200);
+    }
+
+    // Without a known cost, each would reserve 8192 tokens.
+    let answers = join_all((0..20).map(|_| ask())).await;
+
+    for answer in answers {
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn requests_of_unknown_size_are_refused_if_their_tokens_do_not_fit() {
+    let upstream = Upstream::counting().await;
+    let config = auth(&[("team-a", ", tokens_per_day: 60000, in_flight: 20")]);
+    let text = "word ".repeat(32_000);
+    let embedding = json!({ "content": { "parts": [{ "text": text }] } });
+    for (method, body) in [
+        ("generateContent", prompt(&text)),
+        ("embedContent", embedding),
+    ] {
+        let path = format!("/v1beta/models/m:{method}");
+        let body = body.to_string().into_bytes();
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(&body).unwrap();
+        let gzip = encoder.finish().unwrap();
+        for (encoding, body) in [("identity", &body), ("gzip", &gzip)] {
+            let gate = TestGateway::start(&upstream, &config).await;
+            let caller = agent(&gate, "team-a");
+            // Later calls reserve what this one has cost.
+            let answer = caller.generate("m", &prompt("hi")).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+
+            let caller = caller.sending("content-encoding", encoding);
+            assert_late_sizes_count(&vec![caller; 20], &path, body).await;
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Errors and denials in the form of each API, with statuses that agents do not retry.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::{
@@ -7,7 +9,7 @@ use super::{
     family::{ALL, Family, Turn, each},
     model_api, post, sha256,
 };
-use crate::harness::{Answer, hook};
+use crate::harness::{Answer, TEST_TIMEOUT, Upstream, eventually, hook, wait_until_closed};
 
 /// Checks that an answer is an error in the form of the API.
 #[track_caller]
@@ -83,6 +85,47 @@ async fn gateway_errors_have_the_form_of_the_api() {
             assert_error(family, &answer, status, reason);
             assert_eq!(answer.header("x-should-retry"), expected, "{reason}");
         }
+    }
+}
+
+#[tokio::test]
+async fn agents_may_retry_a_call_whose_tokens_are_reserved_and_none_whose_tokens_are_spent() {
+    let keys = format!(
+        "auth: {{ keys: [{{ name: a, sha256: {}, tokens_per_day: 1 }}] }}\n",
+        sha256("a-key")
+    );
+    for family in ALL.iter().copied() {
+        // Answers no call.
+        let upstream = Upstream::raw(async |_, mut socket| {
+            wait_until_closed(&mut socket).await;
+        })
+        .await;
+        let gateway = family.gateway(&upstream, &keys).await;
+        let agent = gateway.agent().sending("x-hookgate-key", "a-key");
+        let first = agent.clone();
+        let first = tokio::spawn(async move { post(family, &first).await });
+        let is_sent = || !upstream.requests().is_empty();
+        eventually("the call is sent", TEST_TIMEOUT, is_sent).await;
+
+        let reserved = post(family, &agent).await;
+        assert_error(family, &reserved, 429, "TOKEN_QUOTA_EXCEEDED");
+        assert_eq!(reserved.header("retry-after"), "1");
+        assert_eq!(reserved.header("x-should-retry"), "", "{family:?}");
+
+        // The gateway charges an estimate for it.
+        first.abort();
+        let mut spent = post(family, &agent).await;
+        while spent.header("retry-after") == "1" {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            spent = post(family, &agent).await;
+        }
+        assert_error(family, &spent, 429, "TOKEN_QUOTA_EXCEEDED");
+        let expected = if family == Family::Gemini {
+            ""
+        } else {
+            "false"
+        };
+        assert_eq!(spent.header("x-should-retry"), expected, "{family:?}");
     }
 }
 

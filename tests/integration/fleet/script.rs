@@ -22,7 +22,8 @@ const START_US: u64 = 1_900_000_000_123_456;
 
 /// Runs the script for a caller without calls, at this time instead of that of Redis.
 /// `limits` are the interval and the tolerance of the rate in nanoseconds, the calls in flight
-/// and the tokens per day. Returns the result code and the time to wait.
+/// and the tokens per day. Returns the result code and the time to wait, for the rate in
+/// nanoseconds and for tokens in seconds.
 async fn run_at(
     redis: &mut MultiplexedConnection,
     caller: &str,
@@ -157,4 +158,24 @@ async fn tokens_are_kept_if_the_clock_of_redis_is_set_back_over_midnight() {
         assert_eq!(spend_at(&mut redis, now_us, 0).await, 0);
     }
     assert_eq!(spend_at(&mut redis, midnight_us, 1).await, 2);
+}
+
+#[tokio::test]
+async fn the_time_to_wait_for_tokens_ends_when_they_are_reset() {
+    let server = Redis::start();
+    let mut redis = connect(&server).await;
+    let midnight_us = START_US.next_multiple_of(DAY_US) + DAY_US;
+    let reset_us = midnight_us - HOUR_US / 2;
+    assert_eq!(spend_at(&mut redis, START_US, 50).await, 0);
+    assert_eq!(spend_at(&mut redis, reset_us, 100).await, 2);
+
+    for (now_us, wait_s) in [(reset_us, 3600), (midnight_us, 1800)] {
+        let answer = run_at(&mut redis, "team-a", now_us, 0, [0, 0, 0, 100]).await;
+        assert_eq!(answer, (2, wait_s));
+    }
+    let next_reset_us = reset_us + HOUR_US;
+    let answer = run_at(&mut redis, "team-a", next_reset_us, 0, [0, 0, 0, 100]).await;
+    assert_eq!(answer, (0, 0));
+    let answer = run_at(&mut redis, "team-a", next_reset_us, 100, [0, 0, 0, 100]).await;
+    assert_eq!(answer, (2, 86_400 - 1800));
 }

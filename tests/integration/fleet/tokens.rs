@@ -11,7 +11,10 @@ use hookgate::auth::MAX_RESERVED_OUTPUT;
 use serde_json::json;
 
 use super::{agent, config, replica, replicas, until_metric};
-use crate::harness::{Redis, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, prompt, respond};
+use crate::{
+    callers::assert_late_sizes_count,
+    harness::{Redis, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, prompt, respond},
+};
 
 const BUDGET: u64 = 500_000;
 const TOKENS_PER_CALL: u64 = 20_000;
@@ -88,6 +91,25 @@ async fn a_hundred_concurrent_calls_exceed_the_budget_by_its_bound_at_most() {
     for answer in answers.iter().filter(|answer| answer.status != 200) {
         assert_refused(answer, 429, "TOKEN_QUOTA_EXCEEDED");
     }
+}
+
+#[tokio::test]
+async fn requests_of_unknown_size_are_refused_if_their_tokens_do_not_fit_at_all_gateways() {
+    let (upstream, redis) = (Upstream::counting().await, Redis::start());
+    // More than the calls below, because Redis may count the end of a call later.
+    let limits = ", tokens_per_day: 60000, in_flight: 30";
+    let gates = replicas(&upstream, &redis, &config(&[("team-a", limits)], "")).await;
+    for gate in &gates {
+        // Later calls reserve what this one has cost.
+        let answer = agent(gate, "team-a").generate("m", &prompt("hi")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+
+    let agents = gates.iter().cycle().take(20);
+    let agents: Vec<_> = agents.map(|gate| agent(gate, "team-a")).collect();
+    let body = prompt(&"word ".repeat(32_000)).to_string();
+    let path = "/v1beta/models/m:generateContent";
+    assert_late_sizes_count(&agents, path, body.as_bytes()).await;
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use mock_model_api::{self, MockConfig, Script};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{
     io::AsyncReadExt,
     net::{TcpListener, TcpStream},
@@ -111,6 +111,15 @@ impl Upstream {
             } else {
                 respond(200, "application/json", text.clone())
             }
+        })
+        .await
+    }
+
+    /// Answers every request with its cost: a token per four bytes.
+    pub async fn counting() -> Self {
+        Self::with(|asked| {
+            let usage = json!({ "usageMetadata": { "totalTokenCount": asked.body.len() / 4 } });
+            respond(200, "application/json", usage.to_string())
         })
         .await
     }
