@@ -26,7 +26,7 @@ async fn a_body_that_breaks_off_does_not_open_the_circuit() {
         ("POST", GENERATE, stalled, 408),
     ] {
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
              content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n{body}"
         );
 
