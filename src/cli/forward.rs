@@ -54,8 +54,8 @@ pub(super) struct ForwardArgs {
     /// Path of a file with the caller's key, if the gateway requires one
     #[arg(long, value_name = "PATH")]
     key_file: Option<PathBuf>,
-    /// Timeout of the request, in milliseconds: longer than that of the gateway's hooks, and
-    /// shorter than that of the agent
+    /// Timeout of the request, in milliseconds: longer than the gateway's hooks may take in all,
+    /// and shorter than that of the agent
     #[arg(long, value_name = "MS", default_value_t = 65_000)]
     timeout: u64,
     /// Effect of a failure to reach the gateway

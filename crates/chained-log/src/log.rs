@@ -68,6 +68,7 @@ impl Log {
             head,
             written_head: head_sender,
             repaired: None,
+            has_failed: false,
         };
         Ok(Self {
             queue,

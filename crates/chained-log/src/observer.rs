@@ -47,7 +47,8 @@ pub enum LogEvent<'a> {
     Failed {
         /// Error of the operating system, or [`io::ErrorKind::TimedOut`].
         error: &'a io::Error,
-        /// True if the log was not failing before.
+        /// True if the write before it succeeded, or if no line was written in time for the first
+        /// time.
         is_first: bool,
     },
     /// A write succeeded after one that failed.

@@ -1,6 +1,6 @@
 //! Background thread that writes queued lines to the log file and syncs it.
 
-use std::{fmt, io, sync::Arc, thread, time::Duration};
+use std::{fmt, io, mem, sync::Arc, thread, time::Duration};
 
 use tokio::sync::watch;
 
@@ -38,6 +38,8 @@ pub struct LogWriter {
     pub(crate) written_head: watch::Sender<ChainHead>,
     /// Notice of incomplete lines that were moved aside, until its line is written.
     pub(crate) repaired: Option<LogNotice>,
+    /// True if the last write failed.
+    pub(crate) has_failed: bool,
 }
 
 impl fmt::Debug for LogWriter {
@@ -129,7 +131,8 @@ impl LogWriter {
         Ok(())
     }
 
-    fn record_success(&self, batch: &Batch) {
+    fn record_success(&mut self, batch: &Batch) {
+        self.has_failed = false;
         let before = self.progress.send_replace(WriteProgress {
             written: batch.position,
             is_failing: false,
@@ -139,8 +142,9 @@ impl LogWriter {
         }
     }
 
-    fn record_failure(&self, error: &io::Error) {
-        let is_first = !self.progress.borrow().is_failing;
+    fn record_failure(&mut self, error: &io::Error) {
+        // A commit that has waited for a disk that hangs has not recorded this error.
+        let is_first = !mem::replace(&mut self.has_failed, true);
         self.observer.record(LogEvent::Failed { error, is_first });
         self.progress
             .send_modify(|progress| progress.is_failing = true);

@@ -201,7 +201,8 @@ impl Loader {
         }
         self.disable_hooks(&disabled, config);
         for (event, groups) in &config.hooks {
-            self.warnings.extend(duplicate_hooks(*event, groups));
+            self.warnings
+                .extend(duplicate_hooks(*event, groups, &self.layers));
         }
     }
 

@@ -6,12 +6,13 @@ use super::pointers::matching;
 use crate::{
     config::{
         matcher::Matcher,
+        policy_layer::PolicyLayer,
         registry::Registry,
         settings::hooks::{BUILTIN, HookGroup, HookSpec},
         source_span::Problem,
         spanned_yaml::{SpannedYaml, escape_key},
     },
-    event::{EventName, MatcherSubject, OutputPart, SubjectKind},
+    event::{AgentScope, EventName, MatcherSubject, OutputPart, SubjectKind},
 };
 
 /// Settings of hooks without an effect on those of type `builtin`.
@@ -173,12 +174,20 @@ fn unused_matcher(matcher: &Matcher, event: EventName) -> Option<String> {
 
 /// Returns warnings about hooks of one event of which only one runs, or that share a name with
 /// another hook.
-pub(super) fn duplicate_hooks(event: EventName, groups: &[HookGroup]) -> Vec<Problem> {
+pub(super) fn duplicate_hooks(
+    event: EventName,
+    groups: &[HookGroup],
+    layers: &[PolicyLayer],
+) -> Vec<Problem> {
+    let layer_of = |hook: &HookSpec| layers.iter().position(|layer| layer.contains(&hook.span));
     let mut problems = Vec::new();
     let mut earlier: Vec<(usize, &HookSpec)> = Vec::new();
     for (group, HookGroup { hooks, .. }) in groups.iter().enumerate() {
         for hook in hooks {
-            if let Some(message) = duplicate_warning(event, group, hook, &earlier) {
+            // A hook of another bundle runs beside this one.
+            let of_layer = |(_, other): &&(usize, &HookSpec)| layer_of(other) == layer_of(hook);
+            let earlier_of_layer: Vec<_> = earlier.iter().filter(of_layer).copied().collect();
+            if let Some(message) = duplicate_warning(event, group, hook, &earlier_of_layer) {
                 problems.push(Problem::at(&hook.span, message));
             }
             earlier.push((group, hook));
@@ -196,10 +205,7 @@ fn duplicate_warning(
     earlier: &[(usize, &HookSpec)],
 ) -> Option<String> {
     let label = hook.label();
-    let equal = earlier.iter().filter(|(_, other)| {
-        // All policies run.
-        other.kind != BUILTIN && hook.kind != BUILTIN && other.identity() == hook.identity()
-    });
+    let equal = earlier.iter().filter(|(_, other)| is_equal(other, hook));
     if let Some((_, first)) = equal
         .clone()
         .find(|(_, other)| !has_same_effect(other, hook))
@@ -226,11 +232,21 @@ fn duplicate_warning(
     ))
 }
 
-/// Returns whether hooks of one identity have the same effect where both run.
+/// Returns whether only one of two hooks runs on an event that both match. All policies run.
+fn is_equal(one: &HookSpec, other: &HookSpec) -> bool {
+    let agents = [one.agents, other.agents];
+    let are_disjoint =
+        agents.contains(&AgentScope::Main) && agents.contains(&AgentScope::SubAgents);
+    let is_policy = one.kind == BUILTIN || other.kind == BUILTIN;
+    !is_policy && !are_disjoint && one.identity() == other.identity()
+}
+
+/// Returns whether equal hooks have the same effect where both match.
 fn has_same_effect(one: &HookSpec, other: &HookSpec) -> bool {
+    let facts = |hook: &HookSpec| (hook.view, hook.context, hook.shadow, hook.timeout);
     one.kind == other.kind
         && one.settings == other.settings
-        && one.view == other.view
+        && facts(one) == facts(other)
         && one.strictness() == other.strictness()
 }
 

@@ -102,7 +102,8 @@ async fn a_get_counts_before_its_body_is_received() {
         Upstream::raw(|_, mut socket| async move { wait_until_closed(&mut socket).await }).await;
     let gateway = TestGateway::start(&upstream, "limits: { in_flight: 1 }").await;
     let mut socket = TcpStream::connect(gateway.agents).await.unwrap();
-    let head = "GET /v1beta/models HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";
+    let head =
+        "GET /v1beta/models HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";
 
     socket.write_all(head.as_bytes()).await.unwrap();
 
