@@ -1,6 +1,9 @@
 //! Answers in the forms of compatible servers, which differ from those of OpenAI.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::{
     Form, ask, chat, choices, event, events, finish_reason, gateway, text, upstream_sending,
@@ -579,6 +582,24 @@ async fn an_edited_stream_keeps_the_fields_of_the_first_of_two_ends() {
         assert_eq!(last["usage"], usage, "{last}");
         assert_eq!(last["choices"][0]["x"], "y", "{last}");
     }
+}
+
+#[tokio::test]
+async fn very_many_fields_behind_an_end_take_little_time() {
+    let mut events = vec![
+        event(&json!({ "content": "mail a@example.com" })),
+        end("stop"),
+    ];
+    for number in 0..3000 {
+        let mut more = event(&json!({}));
+        more["choices"][0][format!("x{number}")] = 1.into();
+        events.push(more);
+    }
+
+    let answer = timeout(Duration::from_secs(20), stream(REDACT, &events)).await;
+
+    let answer = answer.expect("the stream takes too long");
+    assert_eq!(text(Form::Stream, &answer), "mail [REDACTED:email]");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The events that a reader keeps until the end of an answer: tool calls, finish reasons and
 //! token counts. They are one chunk.
 
-use std::{collections::BTreeMap, mem};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -30,6 +30,9 @@ const OTHERS: [&str; 4] = ["audio", "images", "reasoning_details", "thinking_blo
 
 /// Fields of a choice that hold its piece, or the tokens of that.
 const PIECE_FIELDS: &[&str] = &["delta", "logprobs", "token_ids"];
+
+/// Maximum number of fields that are kept of the events that end a choice, and of the choice.
+const MAX_END_FIELDS: usize = 64;
 
 /// The events of the last chunk, read.
 #[derive(Debug, Default)]
@@ -61,8 +64,8 @@ pub struct HeldChoice {
 /// Fields of the events that end a choice, in their latest values.
 #[derive(Debug, Default)]
 pub struct EndFields {
-    event: Document,
-    choice: Document,
+    event: BTreeMap<String, Bytes>,
+    choice: BTreeMap<String, Bytes>,
 }
 
 impl HeldEvents {
@@ -83,7 +86,7 @@ impl HeldEvents {
                 // One without texts may be an end whose reason is repeated.
                 let has_parts = choice.has_calls || !choice.texts.is_empty();
                 if choice.finish_reason.is_some() || !has_parts {
-                    known.end_fields.add(&event, &choice.document)?;
+                    known.end_fields.add(&event, &choice.document);
                 }
                 known.texts.extend(choice.texts);
                 known.collector.push(&choice.delta)?;
@@ -156,25 +159,34 @@ impl HeldChoice {
 }
 
 impl EndFields {
-    fn add(&mut self, event: &Document, choice: &Document) -> Result<()> {
-        let (event, choice) = (event.clone(), choice.clone());
-        let earlier = mem::replace(self, Self { event, choice });
-        earlier.complete(&mut self.event, &mut self.choice)
+    fn add(&mut self, event: &Document, choice: &Document) {
+        add_latest(&mut self.event, event, CHOICES);
+        add_latest(&mut self.choice, choice, PIECE_FIELDS);
     }
 
     /// Adds the fields that an event, or the choice in it, does not have.
     pub fn complete(&self, event: &mut Document, choice: &mut Document) -> Result<()> {
-        add_missing(event, &self.event, CHOICES)?;
-        add_missing(choice, &self.choice, PIECE_FIELDS)
+        add_missing(event, &self.event)?;
+        add_missing(choice, &self.choice)
     }
 }
 
-/// Adds the fields of another document that a document lacks, but for those that are `left_out`.
-fn add_missing(document: &mut Document, other: &Document, left_out: &[&str]) -> Result<()> {
-    for (name, value) in other.fields() {
-        let is_added = *value != *b"null" && !left_out.contains(&&*name);
-        if is_added && !is_set(document, &[&*name]).unwrap_or(true) {
-            document.set_bytes(&[&*name], value)?;
+/// Keeps the fields of a document that are set, but for those that are `left_out`. Names beyond
+/// [`MAX_END_FIELDS`] are not kept.
+fn add_latest(fields: &mut BTreeMap<String, Bytes>, document: &Document, left_out: &[&str]) {
+    for (name, value) in document.fields() {
+        let is_known = fields.len() < MAX_END_FIELDS || fields.contains_key(&*name);
+        if is_known && *value != *b"null" && !left_out.contains(&&*name) {
+            fields.insert(name.into_owned(), value);
+        }
+    }
+}
+
+/// Adds the fields that a document lacks.
+fn add_missing(document: &mut Document, fields: &BTreeMap<String, Bytes>) -> Result<()> {
+    for (name, value) in fields {
+        if !is_set(document, &[name]).unwrap_or(true) {
+            document.set_bytes(&[name], value.clone())?;
         }
     }
     Ok(())
