@@ -36,8 +36,9 @@ pub(super) const EXAMPLES: &str = "Examples:
 /// call.
 const EVENTS_TARGET: &str = "/hookgate/v1/events?explain=1";
 
-/// Maximum size of a response.
-const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
+/// Maximum size of a response. It may have the arguments of a call twice: in the output of hooks and
+/// in the explanation.
+const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 
 /// The exit code with which a hook denies without output.
 const EXIT_BLOCK: u8 = 2;

@@ -85,6 +85,19 @@ async fn an_edited_call_has_all_of_its_arguments() {
 }
 
 #[tokio::test]
+async fn a_large_call_that_is_masked_arrives_as_a_whole() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "policies: [{ policy: redact }]\n").await;
+    let event = shell(&format!("mail ann@acme.com {}", "x".repeat(9 << 20)));
+
+    let output = output(&gate, "gemini", &event).await;
+
+    let command = output["hookSpecificOutput"]["tool_input"]["command"].as_str();
+    let begin = command.unwrap().get(..24).unwrap();
+    assert_eq!(begin, "mail [REDACTED:email] xx");
+}
+
+#[tokio::test]
 async fn a_question_is_a_denial_for_agents_that_do_not_ask() {
     let upstream = Upstream::mock().await;
     let ask = json!({ "decision": "ask", "reason": "check" });
