@@ -6,7 +6,7 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     process::{ChildStdin, ChildStdout},
     select,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -30,8 +30,8 @@ use crate::{
 /// not cost others a worker that is about to respond.
 const LATE_OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Time that the first output of a process may take after its call was dropped. A process that
-/// starts slowly would otherwise never respond.
+/// Longest time that the first output of a process may take after its call was dropped. A process
+/// that starts slowly would otherwise never respond.
 const LATE_START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Time that stderr of an ended process is read: its children may hold it open.
@@ -43,6 +43,8 @@ pub(super) struct WorkerProcess {
     shell: Arc<ShellCommand>,
     queue: Arc<CallQueue>,
     backoff: Backoff,
+    /// Time that the first output of the next process may take after its call was dropped.
+    late_start_timeout: Duration,
 }
 
 /// Reason for the end of a process.
@@ -74,6 +76,7 @@ impl WorkerProcess {
             shell,
             queue,
             backoff: start_backoff(),
+            late_start_timeout: LATE_START_TIMEOUT,
         }
     }
 
@@ -133,7 +136,8 @@ impl WorkerProcess {
         mut pipes: WorkerPipes,
         mut call: QueuedCall,
     ) -> WorkerEnd {
-        let mut late_timeout = LATE_START_TIMEOUT;
+        let mut started = Some(Instant::now());
+        let mut late_timeout = self.late_start_timeout;
         loop {
             let QueuedCall {
                 input,
@@ -156,7 +160,12 @@ impl WorkerProcess {
                 Err(error) => return fail(sender, error),
             };
             self.backoff.reset();
-            late_timeout = LATE_OUTPUT_TIMEOUT;
+            if let Some(started) = started.take() {
+                // A process that hangs later is replaced by one that starts as fast.
+                let start_timeout = started.elapsed() + LATE_OUTPUT_TIMEOUT;
+                self.late_start_timeout = start_timeout.min(LATE_START_TIMEOUT);
+                late_timeout = LATE_OUTPUT_TIMEOUT;
+            }
             call = select! {
                 biased;
                 // There must be no output between two calls.
