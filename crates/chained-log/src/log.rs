@@ -166,7 +166,10 @@ impl fmt::Debug for Log {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::{
+        fs,
+        sync::mpsc::{Receiver, Sender, channel},
+    };
 
     use tempfile::TempDir;
 
@@ -270,6 +273,31 @@ mod tests {
 
         assert_eq!(committed, Err(CommitError));
         assert!(!hanging.log.is_failing());
+    }
+
+    #[tokio::test]
+    async fn the_first_error_behind_a_disk_that_hangs_is_recorded() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("logs/log");
+        fs::create_dir(folder.path().join("logs")).unwrap();
+        let (disk_events, events) = channel();
+        let disk = HangingDisk {
+            releases: Mutex::new(channel().1),
+            events: disk_events,
+        };
+        let log = Log::open(&path, WriteOptions::default(), Arc::new(disk)).unwrap();
+        log.push(b"\"a\":1".to_vec());
+        assert_eq!(log.commit(0, SHORT_TIMEOUT).await, Err(CommitError));
+        let hang = events.recv_timeout(TEST_TIMEOUT).unwrap();
+        assert!(hang.contains("no line was written"), "{hang}");
+
+        fs::rename(folder.path().join("logs"), folder.path().join("gone")).unwrap();
+        let writer = log.take_writer().unwrap();
+        thread::spawn(|| writer.run());
+
+        let error = events.recv_timeout(TEST_TIMEOUT).unwrap();
+        assert!(error.contains("NotFound"), "{error}");
+        assert!(error.ends_with("is_first: true }"), "{error}");
     }
 
     #[tokio::test]
