@@ -99,19 +99,21 @@ hooks:
 
 #[test]
 fn a_hook_that_another_one_with_other_settings_replaces_is_a_warning() {
-    let (code, _, stderr) = check(
-        "\
-upstreams: { gemini: { url: https://example.org } }
+    for other in ["env: { RULES: shell }", "context: true", "timeout: 5s"] {
+        let (code, _, stderr) = check(&format!(
+            "\
+upstreams: {{ gemini: {{ url: https://example.org }} }}
 hooks:
   BeforeTool:
-    - hooks: [{ command: cat, env: { RULES: files } }]
-    - { matcher: run_shell_command, hooks: [{ command: cat, env: { RULES: shell } }] }
-",
-    );
+    - hooks: [{{ command: cat }}]
+    - {{ matcher: run_shell_command, hooks: [{{ command: cat, {other} }}] }}
+"
+        ));
 
-    assert_eq!(code, 0, "{stderr}");
-    let warning = "hook `cat` on BeforeTool is also at hookgate.yaml:4:15, with other settings: where both match, only one runs";
-    assert!(stderr.contains(warning), "{stderr}");
+        assert_eq!(code, 0, "{stderr}");
+        let warning = "hook `cat` on BeforeTool is also at hookgate.yaml:4:15, with other settings: where both match, only one runs";
+        assert!(stderr.contains(warning), "{other}: {stderr}");
+    }
 }
 
 #[test]
