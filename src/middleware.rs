@@ -17,7 +17,7 @@ pub use self::{
         check_csrf_token, client_address, identify_admin_user, require_admin_user,
         require_operator, session_cookie_name, session_id,
     },
-    authenticate::{RequestKind, authenticate},
+    authenticate::{RequestKind, authenticate, limit_error},
     error_response::{panic_response, render_error},
     in_flight::{InFlightGuard, reserve_memory},
     on_body_end::OnBodyEnd,

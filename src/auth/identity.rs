@@ -217,10 +217,15 @@ impl Identity {
             return Ok(());
         };
         let call = allowance.call.lock().clone();
-        match call {
-            Some(call) => call.admit_again(&allowance.principal.grant, now).await,
-            None => Ok(()),
-        }
+        let Some(call) = call else {
+            return Ok(());
+        };
+        let principal = &allowance.principal;
+        let admitted = call.admit_again(&principal.grant, now).await;
+        admitted.inspect_err(|exceeded| {
+            let metrics = &allowance.metrics;
+            metrics.record_caller_request(&principal.label, exceeded.as_str());
+        })
     }
 }
 

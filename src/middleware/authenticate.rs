@@ -13,7 +13,7 @@ use super::{
     request_extensions::{Authenticated, PeerInfo, RequestId},
 };
 use crate::{
-    auth::{CallerInFlightGuard, Credentials, RequestCost},
+    auth::{CallerInFlightGuard, Credentials, Identity, QuotaExceeded, RequestCost},
     dialect::{self, counts_tokens},
     error::ApiError,
     state::{AppResources, Snapshot},
@@ -63,14 +63,8 @@ pub async fn authenticate(
     };
     let entered = identity.enter(cost, SystemTime::now()).await;
     let guard = entered.map_err(|exceeded| {
-        let error = ApiError::from(exceeded);
-        tracing::info!(
-            request.id = &*RequestId::from_extensions(request.extensions()),
-            caller.name = &*identity.name,
-            reason = error.reason().as_str(),
-            "caller limit exceeded"
-        );
-        let mut response = error.into_response();
+        let id = RequestId::from_extensions(request.extensions());
+        let mut response = limit_error(&id, &identity, exceeded).into_response();
         response.extensions_mut().insert(identity.caller());
         response
     })?;
@@ -81,6 +75,18 @@ pub async fn authenticate(
         named_api,
     };
     Ok((authenticated, guard))
+}
+
+/// Logs that a request exceeds a limit of its caller, and returns its error.
+pub fn limit_error(request_id: &str, identity: &Identity, exceeded: QuotaExceeded) -> ApiError {
+    let error = ApiError::from(exceeded);
+    tracing::info!(
+        request.id = request_id,
+        caller.name = &*identity.name,
+        reason = error.reason().as_str(),
+        "caller limit exceeded"
+    );
+    error
 }
 
 /// Returns the cost of a request to a model API. Only those with a body call a model, unless they

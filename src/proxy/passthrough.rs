@@ -1,11 +1,7 @@
 //! Calls without hooks: request and response pass unparsed; only their sizes are checked. If the
 //! tokens of an embedding are counted, a body that is encoded or of unknown size is read first.
 
-use std::{
-    io,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{io, sync::Arc, time::Duration};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
@@ -83,9 +79,8 @@ async fn sized(context: &mut RequestContext, body: Body) -> Result<Body, ApiErro
         return Ok(body);
     }
     let bytes = request_body::read(context, body).await?;
-    let identity = &context.identity;
-    if identity.estimate_tokens(bytes.len(), Some(0)) {
-        identity.enter_again(SystemTime::now()).await?;
+    if context.identity.estimate_tokens(bytes.len(), Some(0)) {
+        request_body::admit_size(context).await?;
     }
     let headers = &mut context.head.headers;
     headers.remove(header::CONTENT_ENCODING);

@@ -17,7 +17,7 @@ use crate::{
     config::Limits,
     dialect::{self, Call, Document, ResponseExpectation},
     error::{ApiError, BodyTooSlow, ErrorReason},
-    middleware::reserve_memory,
+    middleware::{limit_error, reserve_memory},
     observe::recorder::ExchangeEvent,
     upstream::{
         content_headers::{self, ContentEncoding, MediaType},
@@ -79,9 +79,22 @@ pub(super) async fn read_request(
     // Hooks may take long, and what they edit is counted again when it is sent.
     if request.reserve_tokens(&context.identity, length)? {
         // Chunked or compressed: its head did not have its size.
-        Box::pin(context.identity.enter_again(SystemTime::now())).await?;
+        Box::pin(admit_size(context)).await?;
     }
     Ok(request)
+}
+
+/// Checks that a request whose size was unknown before it was read fits into the token quota of
+/// its caller.
+///
+/// # Errors
+///
+/// If it exceeds the quota.
+pub(super) async fn admit_size(context: &RequestContext) -> Result<(), ApiError> {
+    let identity = &context.identity;
+    let admitted = identity.enter_again(SystemTime::now()).await;
+    let id = context.recorder.request_id();
+    admitted.map_err(|exceeded| limit_error(id, identity, exceeded))
 }
 
 /// Returns the request for a stored response of the caller's, which has no content.

@@ -424,6 +424,13 @@ async fn requests_of_unknown_size_are_refused_if_their_tokens_do_not_fit() {
 
             let caller = caller.sending("content-encoding", encoding);
             assert_late_sizes_count(&vec![caller; 20], &path, body).await;
+            let metrics = gate.operator().get("/metrics").await;
+            let metrics = metrics.text();
+            let refused =
+                "hookgate_caller_requests_total{caller=\"team-a\",outcome=\"token_quota\"}";
+            let refused = metrics.lines().find_map(|line| line.strip_prefix(refused));
+            let refused: u64 = refused.unwrap().trim().parse().unwrap();
+            assert!((18..=19).contains(&refused), "{refused}");
         }
     }
 }
