@@ -62,7 +62,9 @@ impl MiddlewareStack {
         let snapshot = self.app.snapshot();
         let api = snapshot.configured_api(dialect::named_api(request.headers()));
         let audit = snapshot.audit.clone();
-        let rejected = audit.map(|audit| (audit, RejectedRequest::from_request(&request)));
+        // Boxed, so that the future has no space for it without a decision log.
+        let rejected =
+            audit.map(|audit| (audit, Box::new(RejectedRequest::from_request(&request))));
         let handled = AssertUnwindSafe(self.dispatch(snapshot, kind, request)).catch_unwind();
         let (response, guard) = match handled.await {
             Ok(Ok(handled)) => handled,
