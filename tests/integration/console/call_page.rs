@@ -95,12 +95,7 @@ async fn a_sent_request_that_is_not_kept_is_not_shown_as_that_of_the_agent() {
     body["tools"] =
         json!([{ "functionDeclarations": [{ "name": "removed_tool" }, { "name": "b" }] }]);
 
-    let answer = gateway.agent().generate("m", &body).await;
-    let id = answer.header("x-hookgate-request-id");
-    let path = format!("/calls/{id}/content");
-    until(&gateway.operator(), &path, |found| found["id"].is_string()).await;
-    let path = format!("/console/calls/{id}?content=1");
-    let page = Browser::at(&gateway).get(&path).await.html;
+    let page = page_with_content(&gateway, &body).await;
 
     let (agent, model) = page.split_once("<h3>Model API</h3>").unwrap();
     let (sent, _) = model.split_once("Answers of the model").unwrap();
@@ -490,12 +485,7 @@ async fn distant_changes_of_a_request_are_shown_apart() {
     let mut body = prompt("hello");
     body["tools"] = json!([{ "functionDeclarations": declared }]);
 
-    let answer = gateway.agent().generate("m", &body).await;
-    let id = answer.header("x-hookgate-request-id");
-    let path = format!("/calls/{id}/content");
-    until(&gateway.operator(), &path, |found| found["id"].is_string()).await;
-    let path = format!("/console/calls/{id}?content=1");
-    let page = Browser::at(&gateway).get(&path).await.html;
+    let page = page_with_content(&gateway, &body).await;
 
     let (_, diff) = page.split_once("What was changed in the request").unwrap();
     let (_, behind) = diff.split_once("- ").unwrap();
@@ -504,15 +494,20 @@ async fn distant_changes_of_a_request_are_shown_apart() {
     assert!(behind.contains("last"), "{diff}");
 }
 
-/// Makes a call whose request a policy edits, with all content kept, and returns the difference of
-/// the request on its page.
-async fn request_difference(gateway: &TestGateway, body: &Value) -> String {
+/// Makes a call, and returns its page with its content, once that is kept.
+async fn page_with_content(gateway: &TestGateway, body: &Value) -> String {
     let answer = gateway.agent().generate("m", body).await;
     let id = answer.header("x-hookgate-request-id");
     let path = format!("/calls/{id}/content");
     until(&gateway.operator(), &path, |found| found["id"].is_string()).await;
     let path = format!("/console/calls/{id}?content=1");
-    let page = Browser::at(gateway).get(&path).await.html;
+    Browser::at(gateway).get(&path).await.html
+}
+
+/// Makes a call whose request a policy edits, with all content kept, and returns the difference of
+/// the request on its page.
+async fn request_difference(gateway: &TestGateway, body: &Value) -> String {
+    let page = page_with_content(gateway, body).await;
     let (_, difference) = page.split_once("What was changed in the request").unwrap();
     difference.to_owned()
 }
