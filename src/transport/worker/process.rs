@@ -138,6 +138,8 @@ impl WorkerProcess {
     ) -> WorkerEnd {
         let mut started = Some(Instant::now());
         let mut late_timeout = self.late_start_timeout;
+        // Without an answer of this process, the next one may start on a machine that is slower now.
+        self.late_start_timeout = (late_timeout * 2).min(LATE_START_TIMEOUT);
         loop {
             let QueuedCall {
                 input,

@@ -320,6 +320,20 @@ async fn a_worker_that_starts_slowly_answers_later_calls() {
 }
 
 #[tokio::test]
+async fn a_worker_whose_later_starts_are_slower_answers_again() {
+    let on_call = "answer '{}'; [ -e slow ] || { touch slow; exit; }";
+    let command = format!("[ ! -e slow ] || sleep 4; {}", worker(on_call, ""));
+    let hook = json!({ "command": command, "timeout": 1000 });
+    let fixture = Fixture::with(hook, "").await;
+    assert_eq!(fixture.call().await.status, 200);
+
+    let deadline = Instant::now() + 2 * TEST_TIMEOUT;
+    while fixture.call().await.status != 200 {
+        assert!(Instant::now() < deadline, "the worker never starts");
+    }
+}
+
+#[tokio::test]
 async fn a_disconnected_agent_fails_no_other_call() {
     let slow = "[ -e once ] || { touch once; until [ -e go ]; do sleep 0.01; done; }";
     let fixture = Fixture::new(&format!("{slow}; answer '{{}}'")).await;
