@@ -21,7 +21,9 @@ use crate::{
         output::{print, print_error},
         runtime::{block_on, until_signal},
     },
-    config::{BUNDLE_CONFIG, BundleTrust, Config, ConfigError, PolicyLayer, Problem},
+    config::{
+        BUNDLE_CONFIG, BundleCapability, BundleTrust, Config, ConfigError, PolicyLayer, Problem,
+    },
     hook, server,
 };
 
@@ -127,6 +129,7 @@ impl BuildArgs {
             digest: String::new(),
             bundle: None,
             trust: BundleTrust::Signed,
+            allowed: BundleCapability::all(),
         };
         org.map(OrgBundle::layer).into_iter().chain([own]).collect()
     }
@@ -177,7 +180,8 @@ impl<'a> OrgBundle<'a> {
 
     fn layer(&self) -> PolicyLayer {
         let extracted = Arc::clone(&self.extracted);
-        PolicyLayer::of_bundle("org".to_owned(), extracted, BundleTrust::Signed)
+        let allowed = BundleCapability::all();
+        PolicyLayer::of_bundle("org".to_owned(), extracted, BundleTrust::Signed, allowed)
     }
 
     /// Replaces the temporary folder in a message.
