@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use super::{
     replicas::{Replica, server_with, source},
     server::{PolicyServer, Polling, Publisher},
+    try_bundle, write_policies,
 };
 use crate::harness::{ServerProcess, TEST_TIMEOUT, run, serve_command};
 
@@ -167,6 +168,32 @@ async fn a_gateway_does_not_start_with_a_capability_that_it_does_not_allow() {
     assert_eq!(status.code(), Some(78), "{err}");
     let expected = format!("hookgate.yaml:4:11: hook `words` {NO_COMMANDS}");
     assert!(err.contains(&expected), "{err}");
+}
+
+#[test]
+fn a_build_reports_capabilities_that_gateways_do_not_allow() {
+    let folder = TempDir::new().unwrap();
+    write_policies(&folder.path().join("policies"), "words", "apple");
+    let output = folder.path().join("prod.tar.gz");
+    let build = |allow: &str| {
+        let arguments = ["build", "policies", "-o", "prod.tar.gz", "--allow", allow];
+        try_bundle(folder.path(), &arguments)
+    };
+
+    for allow in ["", "http", "http,secrets"] {
+        let (code, _, err) = build(allow);
+        assert_eq!(code, 78, "{allow}: {err}");
+        let expected = format!("policies/hookgate.yaml:4:11: hook `words` {NO_COMMANDS}\n");
+        assert_eq!(err, expected, "{allow}");
+        assert!(!output.exists(), "{allow}");
+    }
+    let (code, _, err) = build("command");
+    assert_eq!(code, 2, "{err}");
+    let expected = "`command` is not one of `commands`, `http` and `secrets`";
+    assert!(err.contains(expected), "{err}");
+    let (code, _, err) = build("commands");
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(output.exists());
 }
 
 #[test]
