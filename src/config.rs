@@ -35,7 +35,7 @@ pub use self::{
     config_files::ConfigFiles,
     matcher::Matcher,
     overrides::{MissingSecrets, Overrides},
-    policy_layer::{BUNDLE_CONFIG, BundleTrust, PolicyLayer},
+    policy_layer::{BUNDLE_CONFIG, BundleCapability, BundleTrust, PolicyLayer},
     registry::{Format, KnownMethod, PolicyShape, ProtocolShape, Registry},
     secret::{PLACEHOLDER_SECRET, Secret},
     settings::{

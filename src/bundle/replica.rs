@@ -301,7 +301,7 @@ fn layer_of(origin: &BundleOrigin, extracted: Arc<ExtractedBundle>) -> PolicyLay
     } else {
         BundleTrust::Signed
     };
-    PolicyLayer::of_bundle(origin.name.clone(), extracted, trust)
+    PolicyLayer::of_bundle(origin.name.clone(), extracted, trust, origin.allow.clone())
 }
 
 fn refused(origin: &BundleOrigin, error: OfferRefusal) -> ReplicaError {

@@ -1,8 +1,10 @@
 //! Policies that come from a bundle instead of the config file.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use policy_bundle::ExtractedBundle;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::source_span::SourceSpan;
 
@@ -41,6 +43,8 @@ pub struct PolicyLayer {
     pub bundle: Option<Arc<ExtractedBundle>>,
     /// Trust in the author of the bundle.
     pub trust: BundleTrust,
+    /// Capabilities that the gateway allows the bundle.
+    pub allowed: BTreeSet<BundleCapability>,
 }
 
 /// Trust in the author of a bundle. Commands are code, and a hook can send a secret anywhere, so
@@ -53,20 +57,67 @@ pub enum BundleTrust {
     Unsigned,
 }
 
+/// A capability of a bundle beside its policies.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum BundleCapability {
+    /// Hooks that start processes: those of type `command` and `worker`.
+    Commands,
+    /// Hooks of type `http`, which send events to any URL.
+    Http,
+    /// References to secrets of the gateway, in `bearer` and `key`.
+    Secrets,
+}
+
 impl PolicyLayer {
     /// The layer of an extracted bundle.
-    pub fn of_bundle(name: String, bundle: Arc<ExtractedBundle>, trust: BundleTrust) -> Self {
+    pub fn of_bundle(
+        name: String,
+        bundle: Arc<ExtractedBundle>,
+        trust: BundleTrust,
+        allowed: BTreeSet<BundleCapability>,
+    ) -> Self {
         Self {
             name,
             directory: bundle.directory().to_owned(),
             digest: bundle.bundle().digest(),
             bundle: Some(bundle),
             trust,
+            allowed,
         }
     }
 
     /// Returns whether a setting of the layer is at a position.
     pub fn contains(&self, span: &SourceSpan) -> bool {
         span.file.starts_with(&self.directory)
+    }
+
+    /// Returns the reason why the bundle must not use a capability; `None` if it may.
+    pub(super) fn refusal(&self, capability: BundleCapability) -> Option<String> {
+        if !self.allowed.contains(&capability) {
+            let name = capability.as_str();
+            return Some(format!("`allow` of the bundle does not list `{name}`"));
+        }
+        let needs_signature = capability != BundleCapability::Http;
+        (needs_signature && self.trust == BundleTrust::Unsigned)
+            .then(|| "the bundle is not signed".to_owned())
+    }
+}
+
+impl BundleCapability {
+    /// Returns all capabilities, which a bundle has by default.
+    pub fn all() -> BTreeSet<Self> {
+        [Self::Commands, Self::Http, Self::Secrets].into()
+    }
+
+    /// Returns the name in the config.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Commands => "commands",
+            Self::Http => "http",
+            Self::Secrets => "secrets",
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Policy bundles: building, signing, publishing, replicas and layers.
 
+mod capabilities;
 mod commands;
 mod layers;
 mod log_lines;

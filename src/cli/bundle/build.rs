@@ -1,7 +1,7 @@
 //! `hookgate bundle build`: checks a folder and writes it as a bundle.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     env, fs,
     path::{self, Path, PathBuf},
     sync::Arc,
@@ -21,7 +21,9 @@ use crate::{
         output::{print, print_error},
         runtime::{block_on, until_signal},
     },
-    config::{BUNDLE_CONFIG, BundleTrust, Config, ConfigError, PolicyLayer, Problem},
+    config::{
+        BUNDLE_CONFIG, BundleCapability, BundleTrust, Config, ConfigError, PolicyLayer, Problem,
+    },
     hook, server,
 };
 
@@ -57,6 +59,10 @@ pub(super) struct BuildArgs {
     /// Path of the organisation's bundle, under which this one is used
     #[arg(long, value_name = "FILE")]
     org: Option<PathBuf>,
+    /// Capabilities that gateways allow the bundle (`source.allow`), separated by commas; an empty
+    /// text for none
+    #[arg(long, value_name = "LIST", default_value = "commands,http,secrets", value_parser = capabilities)]
+    allow: BTreeSet<BundleCapability>,
 }
 
 impl BuildArgs {
@@ -127,6 +133,7 @@ impl BuildArgs {
             digest: String::new(),
             bundle: None,
             trust: BundleTrust::Signed,
+            allowed: self.allow.clone(),
         };
         org.map(OrgBundle::layer).into_iter().chain([own]).collect()
     }
@@ -177,7 +184,8 @@ impl<'a> OrgBundle<'a> {
 
     fn layer(&self) -> PolicyLayer {
         let extracted = Arc::clone(&self.extracted);
-        PolicyLayer::of_bundle("org".to_owned(), extracted, BundleTrust::Signed)
+        let allowed = BundleCapability::all();
+        PolicyLayer::of_bundle("org".to_owned(), extracted, BundleTrust::Signed, allowed)
     }
 
     /// Replaces the temporary folder in a message.
@@ -226,6 +234,17 @@ fn default_time() -> Result<Timestamp, Failure> {
     let seconds = seconds.to_str().and_then(|text| text.parse().ok());
     let time = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
     time.ok_or_else(|| Failure::Failed(format!("`{SOURCE_DATE_EPOCH}` is not a time in seconds")))
+}
+
+/// Parses names of capabilities, separated by commas.
+fn capabilities(text: &str) -> Result<BTreeSet<BundleCapability>, String> {
+    let names = text.split(',').filter(|name| !name.is_empty());
+    let parsed = names.map(|name| {
+        let mut all = BundleCapability::all().into_iter();
+        let found = all.find(|capability| capability.as_str() == name);
+        found.ok_or_else(|| format!("`{name}` is not one of `commands`, `http` and `secrets`"))
+    });
+    parsed.collect()
 }
 
 fn this_version() -> Result<Requirement, Failure> {

@@ -10,9 +10,12 @@ use crate::{
     config::{
         overrides::Overrides,
         policy_layer::{
-            BUNDLE_CONFIG, BUNDLE_SETTINGS, BundleTrust, PolicyLayer, UNLOCKED_SETTINGS,
+            BUNDLE_CONFIG, BUNDLE_SETTINGS, BundleCapability, PolicyLayer, UNLOCKED_SETTINGS,
         },
-        settings::{config_file::Config, hooks::HookSpec},
+        settings::{
+            config_file::Config,
+            hooks::{BUILTIN, HookSpec},
+        },
         source_span::{ConfigError, Problem, SourceSpan},
         spanned_yaml::SpannedYaml,
     },
@@ -65,11 +68,10 @@ impl Loader {
     ///
     /// # Errors
     ///
-    /// Returns those that replace one of the first bundle, and commands without a signature.
+    /// Returns those that replace one of the first bundle, and hooks that a bundle must not have.
     pub(super) fn check_layers(&mut self, config: &Config) -> Result<(), ConfigError> {
         self.problems.extend(shadowed_rules(&self.layers, config));
-        self.problems
-            .extend(unsigned_commands(&self.layers, config));
+        self.problems.extend(refused_hooks(&self.layers, config));
         self.fail_if_problems()
     }
 }
@@ -150,21 +152,30 @@ pub(super) fn disabled_locked_hooks<'a>(
     problems
 }
 
-/// Returns whether a setting of a bundle without a signature is at a position.
-pub(super) fn is_unsigned(layers: &[PolicyLayer], span: &SourceSpan) -> bool {
-    let mut layers = layers.iter();
-    layers.any(|layer| layer.trust == BundleTrust::Unsigned && layer.contains(span))
+/// Returns the reason why the bundle with a setting at a position must not use a capability.
+pub(super) fn capability_refusal(
+    layers: &[PolicyLayer],
+    span: &SourceSpan,
+    capability: BundleCapability,
+) -> Option<String> {
+    let layer = layers.iter().find(|layer| layer.contains(span))?;
+    layer.refusal(capability)
 }
 
-/// Returns a problem for each hook of a bundle without a signature that runs a command.
-fn unsigned_commands(layers: &[PolicyLayer], config: &Config) -> Vec<Problem> {
-    let hooks = config.enabled_hooks();
-    let commands = hooks.filter(|hook| matches!(hook.kind.as_str(), "command" | "worker"));
-    let unsigned = commands.filter(|hook| is_unsigned(layers, &hook.span));
-    let problems = unsigned.map(|hook| {
-        let label = hook.label();
-        let message = format!("hook `{label}` runs a command, but the bundle is not signed");
-        Problem::at(&hook.span, message)
+/// Returns a problem for each hook that its bundle must not have, also if it is disabled: another
+/// bundle may enable it.
+fn refused_hooks(layers: &[PolicyLayer], config: &Config) -> Vec<Problem> {
+    let disabled = config.disabled_hooks.iter().map(|(_, hook)| hook);
+    let hooks = config.enabled_hooks().chain(disabled);
+    let problems = hooks.filter_map(|hook| {
+        let (capability, action) = match hook.kind.as_str() {
+            BUILTIN => return None,
+            "command" | "worker" => (BundleCapability::Commands, "runs a command"),
+            _ => (BundleCapability::Http, "calls a server"),
+        };
+        let reason = capability_refusal(layers, &hook.span, capability)?;
+        let message = format!("hook `{}` {action}, but {reason}", hook.label());
+        Some(Problem::at(&hook.span, message))
     });
     problems.collect()
 }

@@ -5,8 +5,9 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{layers::is_unsigned, loader::Loader, pointers::matching};
+use super::{layers::capability_refusal, loader::Loader, pointers::matching};
 use crate::config::{
+    policy_layer::BundleCapability,
     secret::{SecretChars, SecretReference},
     source_span::Problem,
     spanned_yaml::SpannedYaml,
@@ -70,8 +71,9 @@ impl Loader {
             return;
         };
         let span = document.span(pointer);
-        let text = if is_unsigned(&self.layers, &span) {
-            Err("the setting refers to a secret, but the bundle is not signed".to_owned())
+        let refusal = capability_refusal(&self.layers, &span, BundleCapability::Secrets);
+        let text = if let Some(reason) = refusal {
+            Err(format!("the setting refers to a secret, but {reason}"))
         } else {
             let directory = self.directory_at(&span);
             self.read_secret(setting, &directory, allowed)

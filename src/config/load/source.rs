@@ -58,7 +58,7 @@ impl Loader {
         if names.len() < source.layers.len() {
             self.problem("/source/layers", "two layers have the same name");
         }
-        let shared = ["keys", "token", "unsigned"].map(|name| format!("/source/{name}"));
+        let shared = ["keys", "token", "unsigned", "allow"].map(|name| format!("/source/{name}"));
         for pointer in shared {
             if !source.layers.is_empty() && self.value.pointer(&pointer).is_some() {
                 let message = "each of the `layers` has this setting of its own";

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use crate::{
     config::{
-        BundleTrust, Config, ConfigError, FailureMode, HookMode, HookSpec, HookView, Overrides,
-        PolicyLayer, SystemMessages, tests::REGISTRY,
+        BundleCapability, BundleTrust, Config, ConfigError, FailureMode, HookMode, HookSpec,
+        HookView, Overrides, PolicyLayer, SystemMessages, tests::REGISTRY,
     },
     event::{EventName, MatcherSubject},
 };
@@ -390,6 +390,7 @@ fn load_bundle(trust: BundleTrust, files: &[(&str, &str)]) -> Result<Config, Con
         digest: String::new(),
         bundle: None,
         trust,
+        allowed: BundleCapability::all(),
     };
     let overrides = Overrides {
         layers: vec![layer],

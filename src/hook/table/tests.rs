@@ -2,7 +2,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::{config::BundleTrust, hook::registry, transport::ProcessSlots};
+use crate::{
+    config::{BundleCapability, BundleTrust},
+    hook::registry,
+    transport::ProcessSlots,
+};
 
 impl HookTable {
     /// A table with one group.
@@ -28,6 +32,7 @@ impl HookTable {
             digest: String::new(),
             bundle: None,
             trust: BundleTrust::Signed,
+            allowed: BundleCapability::all(),
         };
         config.layers = vec![layer("org"), layer("team")];
         let groups = config.hooks.get_mut(&EventName::BeforeTool).unwrap();

@@ -327,6 +327,28 @@ async fn a_stored_bundle_of_a_key_that_was_replaced_bounds_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stored_bundle_with_commands_that_are_not_allowed_any_more_is_fetched_again() {
+    let publisher = Publisher::new();
+    let server = server_with(&publisher, "apple").await;
+    let mut replica = Replica::start_from(&server, &publisher).await;
+    assert!(replica.denies("apple").await);
+    replica.served.kill();
+    let policy = "policies: [{ policy: prompt_guard, deny: [cherry] }]\n";
+    let bundle = publisher.signed(publisher.manifest("2"), &[("hookgate.yaml", policy)]);
+    server.publish("prod", bundle);
+
+    let file = replica.folder.path().join("hookgate.yaml");
+    let config = fs::read_to_string(&file).unwrap();
+    fs::write(&file, config + "  allow: []\n").unwrap();
+    replica.restart();
+
+    assert!(replica.denies("cherry").await && !replica.denies("apple").await);
+    let log = replica.stop().await;
+    assert_eq!(log.matches("stored bundles refused").count(), 1, "{log}");
+    assert!(log.contains("hook `words` runs a command"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stored_bundle_that_is_not_proven_any_more_is_fetched_again() {
     let publisher = Publisher::new();
     let server = PolicyServer::start(Polling::Long).await;

@@ -1,6 +1,6 @@
 //! Origin of the bundles with policies and hooks.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use policy_bundle::PublicKey;
 use schemars::JsonSchema;
@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, de::Error};
 use url::Url;
 
 use crate::config::{
+    policy_layer::BundleCapability,
     schema::scalars::{BundleKeySchema, BundleUrlSchema, FilePathSchema},
     secret::Secret,
     source_span::SourceSpan,
@@ -35,6 +36,9 @@ pub struct SourceSettings {
     /// secrets.
     #[serde(default)]
     pub(crate) unsigned: bool,
+    /// Capabilities of the bundle beside its policies. A bundle that uses another one is refused.
+    #[serde(default = "BundleCapability::all")]
+    pub(crate) allow: BTreeSet<BundleCapability>,
     /// Two bundles instead of one: the first is locked above the second.
     #[serde(default)]
     #[schemars(extend("maxItems" = 2, "errorMessage" = "must be two bundles: that of the organisation, and that of a team"))]
@@ -77,6 +81,9 @@ pub struct BundleOrigin {
     /// secrets.
     #[serde(default)]
     pub unsigned: bool,
+    /// Capabilities of the bundle beside its policies. A bundle that uses another one is refused.
+    #[serde(default = "BundleCapability::all")]
+    pub allow: BTreeSet<BundleCapability>,
 }
 
 /// A range of durations: `10s..20s`, or `10s` for one.
@@ -116,6 +123,7 @@ impl SourceSettings {
             keys: self.keys.clone(),
             token: self.token.clone(),
             unsigned: self.unsigned,
+            allow: self.allow.clone(),
         });
         only.into_iter()
             .chain(self.layers.iter().cloned())
