@@ -229,7 +229,10 @@ impl Patch<'_> {
                 Some(_) => self.drop(name, "wrong type"),
             }
         }
-        document.set_child(GENERATION_CONFIG, &config)
+        if config.is_edited() {
+            document.set_child(GENERATION_CONFIG, &config)?;
+        }
+        Ok(())
     }
 
     fn model(
