@@ -102,6 +102,12 @@ macro_rules! events {
                 match self { $(Self::$kind => $kind::HONOURS,)+ }
             }
 
+            /// Returns whether a hook that fails can refuse something (`on_failure: closed`): the
+            /// event, or the tools of a request.
+            pub fn can_fail_closed(self) -> bool {
+                self.honours(OutputPart::Flow) || self.honours(OutputPart::ToolSelection)
+            }
+
             /// Returns whether a part of a hook's output counts for events of this name.
             pub fn honours(self, part: OutputPart) -> bool {
                 self.honoured_parts().contains(&part)

@@ -165,6 +165,8 @@ impl ExplainPrinter<'_> {
                 reason_suffix(record.reason.as_ref())
             ));
         }
+        let diagnostics = record.diagnostics.iter();
+        lines.extend(diagnostics.map(|(code, detail)| format!("    {code}: {detail}")));
     }
 
     fn call(&self, call: &SimulatedCall, lines: &mut Vec<String>) {

@@ -182,7 +182,7 @@ async fn call<E: EventKind>(
     };
     if is_live {
         if fails_closed {
-            result.fail_closed(&hook.name);
+            result.fail_closed(&hook.name, E::NAME);
         }
         log_ignored_part(hook, scope.context, &result);
     }
@@ -242,7 +242,7 @@ fn restore_arguments<E: EventKind>(
         let cause = format!("the argument `{name}` of the call cannot be changed");
         result.status = HookStatus::Failed;
         result.diagnostics.push(DiagnosticCode::Failed.with(cause));
-        result.fail_closed(&hook.name);
+        result.fail_closed(&hook.name, E::NAME);
     }
 }
 

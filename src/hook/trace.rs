@@ -6,7 +6,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    event::{Action, EventName, HookRun, RuleId},
+    event::{Action, Diagnostic, EventName, HookRun, RuleId},
+    model::IgnoredEdit,
     mutex::Mutex,
     observe::recorder::{EventDecision, ExchangeEvent, ExchangeSummary, Sink, SinkNeed},
     timestamp::whole_milliseconds,
@@ -34,6 +35,8 @@ struct TraceState {
     /// The last plan of each event, without runs.
     plans: BTreeMap<EventName, EventTrace>,
     events: Vec<EventTrace>,
+    /// Diagnostics of the next event; `None` between its decision and the next plan.
+    undecided: Option<Vec<(&'static str, String)>>,
 }
 
 /// One hook event and its outcome.
@@ -51,6 +54,9 @@ pub struct EventTrace {
     /// Reason of a verdict that denies, stops or asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Parts of the merged output that were ignored: code and detail.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub diagnostics: Vec<(&'static str, String)>,
 }
 
 /// One policy or hook of an event.
@@ -151,18 +157,21 @@ impl Sink for Arc<Tracer> {
                     hooks: hooks.collect(),
                     verdict: None,
                     reason: None,
+                    diagnostics: Vec::new(),
                 };
                 let mut state = self.state.lock();
                 if *is_skipped {
                     state.events.push(planned);
                 } else {
                     state.plans.insert(*event, planned);
+                    state.undecided.get_or_insert_default();
                 }
             }
             ExchangeEvent::EventDecided(decision) | ExchangeEvent::ChunkDecided(decision) => {
                 self.state.lock().decide(decision);
             }
             ExchangeEvent::PoliciesRan(runs) => self.state.lock().inspect(runs),
+            ExchangeEvent::EditsIgnored(edits) => self.state.lock().add_ignored(edits),
             _ => (),
         }
     }
@@ -175,7 +184,20 @@ impl Sink for Arc<Tracer> {
 impl TraceState {
     fn decide(&mut self, decision: &EventDecision<'_>) {
         let runs: Vec<&HookRun> = decision.runs.iter().collect();
+        let diagnostics = decision.diagnostics.iter().map(code_and_detail);
+        self.undecided.get_or_insert_default().extend(diagnostics);
         self.add_event(decision.event, &runs, decision.verdict, decision.reason());
+    }
+
+    /// Adds edits that could not be applied: to the last event, or to the next one if they are
+    /// written before its decision, as for a locked bundle.
+    fn add_ignored(&mut self, edits: &[IgnoredEdit]) {
+        let diagnostics = edits.iter().cloned().map(Diagnostic::from);
+        let diagnostics = diagnostics.map(|diagnostic| code_and_detail(&diagnostic));
+        let last = self.events.last_mut().map(|event| &mut event.diagnostics);
+        if let Some(list) = self.undecided.as_mut().or(last) {
+            list.extend(diagnostics);
+        }
     }
 
     /// Adds the runs of policies on a chunk. A run without effect is listed once for each policy:
@@ -218,6 +240,7 @@ impl TraceState {
         if runs.is_empty() {
             return;
         }
+        let diagnostics = self.undecided.take().unwrap_or_default();
         let plan = self.plans.get(&event);
         let kind = |run: &HookRun| {
             let planned = plan?.hooks.iter().find(|planned| planned.is_of(run))?;
@@ -235,6 +258,7 @@ impl TraceState {
             hooks: hooks.collect(),
             verdict: Some(verdict),
             reason,
+            diagnostics,
         });
     }
 }
@@ -247,12 +271,14 @@ impl RunTrace {
             ms: whole_milliseconds(run.elapsed),
             // A struct of strings and JSON values always becomes JSON.
             output: serde_json::to_value(&run.result.output).unwrap_or_default(),
-            diagnostics: diagnostics
-                .map(|diagnostic| (diagnostic.code.as_str(), diagnostic.detail.clone()))
-                .collect(),
+            diagnostics: diagnostics.map(code_and_detail).collect(),
             would: run.would_on_calls(),
             edited: run.edited,
             removed_calls: run.refused.iter().map(|call| call.tool.clone()).collect(),
         }
     }
+}
+
+fn code_and_detail(diagnostic: &Diagnostic) -> (&'static str, String) {
+    (diagnostic.code.as_str(), diagnostic.detail.clone())
 }

@@ -353,6 +353,32 @@ async fn a_message_without_an_effect_on_its_event_is_reported() {
 }
 
 #[tokio::test]
+async fn an_unusable_selection_of_tools_is_reported() {
+    let (mode, names) = ("toolConfig.mode", "toolConfig.allowedFunctionNames");
+    for (selection, unusable) in [
+        (json!({ "mode": "none", "allowedFunctionNames": [] }), mode),
+        (json!({ "mode": "none" }), mode),
+        (
+            json!({ "mode": "AUTO", "allowedFunctionNames": "read_file" }),
+            names,
+        ),
+        (json!({ "allowedFunctionNames": [7] }), names),
+        (json!("NONE"), "toolConfig"),
+    ] {
+        let upstream = Upstream::mock().await;
+        let hook = hook::printing("hook", &hook::tools(&selection));
+        let hooks = hook::config(&[("BeforeToolSelection", hook)]);
+        let gate = TestGateway::start(&upstream, &hooks).await;
+        let event = json!({ "hook_event_name": "BeforeToolSelection", "llm_request": request() });
+
+        let answer = gate.agent().report(&event, "explain=1").await.json();
+
+        let expected = json!([{ "code": "wrong_type", "detail": unusable }]);
+        assert_eq!(answer["hookgate"]["diagnostics"], expected, "{selection}");
+    }
+}
+
+#[tokio::test]
 async fn a_replaced_result_without_an_effect_is_reported() {
     for field in ["updatedToolOutput", "updatedMCPToolOutput"] {
         let input = json!({ "tool_name": "t", "tool_input": {},

@@ -12,7 +12,7 @@ use crate::{
         source_span::Problem,
         spanned_yaml::{SpannedYaml, escape_key},
     },
-    event::{AgentScope, EventName, MatcherSubject, OutputPart, SubjectKind},
+    event::{AgentScope, EventName, MatcherSubject, SubjectKind},
 };
 
 /// Settings of hooks without an effect on those of type `builtin`.
@@ -145,7 +145,7 @@ fn unused_failure_mode(hook: &Value, event: EventName) -> Option<String> {
     if !has("on_failure", "closed") {
         return None;
     }
-    if !event.honours(OutputPart::Flow) {
+    if !event.can_fail_closed() {
         let message = format!("hooks cannot deny {event}, so `closed` has no effect");
         return Some(message);
     }

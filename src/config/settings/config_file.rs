@@ -206,7 +206,8 @@ impl Config {
         groups.flat_map(|group| &mut group.hooks)
     }
 
-    /// Returns the hooks that could deny something but let it pass when they fail.
+    /// Returns the hooks that could deny something, or exclude tools, but let it pass when they
+    /// fail.
     pub fn guards_that_fail_open(&self) -> impl Iterator<Item = (EventName, &HookSpec)> {
         self.guards(FailureMode::Open)
     }
@@ -214,7 +215,8 @@ impl Config {
     /// Returns the hooks that fail closed and have no case that proves them.
     pub fn guards_without_proof(&self) -> impl Iterator<Item = (EventName, &HookSpec)> {
         let closed = self.guards(FailureMode::Closed);
-        closed.filter(|(_, hook)| hook.proof.is_empty())
+        // No case can prove a selection of tools.
+        closed.filter(|(event, hook)| event.honours(OutputPart::Flow) && hook.proof.is_empty())
     }
 
     /// Returns the names of hooks that fail closed or have a proof, and of policies with a proof;
@@ -263,14 +265,14 @@ impl Config {
         }
     }
 
-    /// Returns the hooks with this failure mode that could deny something.
+    /// Returns the hooks with this failure mode that could deny something, or exclude tools.
     fn guards(&self, mode: FailureMode) -> impl Iterator<Item = (EventName, &HookSpec)> {
         let hooks = self.hooks.iter().flat_map(|(event, groups)| {
             let hooks = groups.iter().flat_map(|group| &group.hooks);
             hooks.map(|hook| (*event, hook))
         });
         hooks.filter(move |(event, hook)| {
-            let is_guard = event.honours(OutputPart::Flow) && hook.mode == HookMode::Enforce;
+            let is_guard = event.can_fail_closed() && hook.mode == HookMode::Enforce;
             is_guard && hook.on_failure == mode && hook.kind != BUILTIN
         })
     }

@@ -154,8 +154,8 @@ hook_defaults: { on_failure: open }
 hooks:
   BeforeModel: [{ hooks: [{ command: cat }, { command: cut, on_failure: closed }] }]
   AfterModel: [{ hooks: [{ command: head, mode: observe }, { command: tail }] }]
-  SessionEnd: [{ hooks: [{ command: sort }] }]
-  BeforeToolSelection: [{ hooks: [{ command: wc, on_failure: closed }] }]
+  SessionEnd: [{ hooks: [{ command: sort, on_failure: closed }] }]
+  BeforeToolSelection: [{ hooks: [{ command: wc }, { command: nl, on_failure: closed }] }]
 ";
     let config = parse_more(hooks).unwrap();
 
@@ -163,6 +163,16 @@ hooks:
     let guards: Vec<_> = guards
         .map(|(event, hook)| format!("{event} {}", hook.label()))
         .collect();
-    assert_eq!(guards, ["BeforeModel cat", "AfterModel tail"]);
-    assert_snapshot!(warnings(&config), @r"hookgate.yaml:7:62: hooks cannot deny BeforeToolSelection, so `closed` has no effect");
+    assert_eq!(
+        guards,
+        [
+            "BeforeModel cat",
+            "BeforeToolSelection wc",
+            "AfterModel tail"
+        ]
+    );
+    assert_snapshot!(warnings(&config), @r"hookgate.yaml:6:55: hooks cannot deny SessionEnd, so `closed` has no effect");
+    let unproven = config.guards_without_proof();
+    let unproven: Vec<&str> = unproven.map(|(_, hook)| hook.label()).collect();
+    assert_eq!(unproven, ["cut"]);
 }

@@ -252,6 +252,7 @@ fn event_result(number: usize, event: &EventTrace, report: &TrialReport) -> Mark
             @if let Some(verdict) = event.verdict { (verdict_badge(verdict)) }
         }
         @if let Some(reason) = &event.reason { p { "Reason: " q { (reason) } } }
+        @for (code, detail) in &event.diagnostics { p { code { (code) } " " (detail) } }
         (hook_table(number, &rows))
     }
 }

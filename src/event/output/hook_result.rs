@@ -1,11 +1,14 @@
 //! The result of one hook's run: status, output and diagnostics.
 
 use serde::Serialize;
+use serde_json::json;
 
 use super::{
     diagnostic::{Diagnostic, DiagnosticCode},
     hook_output::HookOutput,
+    output_part::OutputPart,
 };
+use crate::event::name::EventName;
 
 /// Result of one hook's run.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -73,8 +76,9 @@ impl HookResult {
     }
 
     /// Turns a failure of `hook`, or unreliable output, into a denial
-    /// (`on_failure: closed`). A stop and a message for the user are kept.
-    pub fn fail_closed(&mut self, hook: &str) {
+    /// (`on_failure: closed`), and on an event that selects tools into the selection of none. A
+    /// stop and a message for the user are kept.
+    pub fn fail_closed(&mut self, hook: &str, event: EventName) {
         let Some(failure) = self.failure() else {
             return;
         };
@@ -86,6 +90,10 @@ impl HookResult {
             system_message: output.system_message,
             ..HookOutput::denial(reason)
         };
+        if event.honours(OutputPart::ToolSelection) {
+            let none = json!({ "mode": "NONE" });
+            self.output.set_specific("toolConfig", none);
+        }
         self.status = HookStatus::Failed;
     }
 
@@ -118,7 +126,7 @@ mod tests {
             ],
         };
 
-        result.fail_closed("h");
+        result.fail_closed("h", EventName::BeforeTool);
 
         let cause = "unknown decision";
         let failure = result.failure().map(|failure| failure.detail.as_str());

@@ -229,8 +229,11 @@ impl OutputMerger {
         let Some(value) = output.specific("toolConfig") else {
             return;
         };
+        for field in ToolConfig::unusable_fields(value) {
+            self.wrong_type(field);
+        }
         let Some(later) = ToolConfig::read(value) else {
-            return self.wrong_type("toolConfig");
+            return;
         };
         let selection = if output.interpretation.narrows_selection {
             &mut self.locked_selection

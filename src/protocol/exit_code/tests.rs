@@ -127,7 +127,7 @@ fn an_unknown_decision_counts_only_for_a_hook_that_fails_closed() {
     assert_eq!(result.output, HookOutput::message("S"));
     assert_eq!(result.diagnostics[0].code, DiagnosticCode::UnknownDecision);
 
-    result.fail_closed("guard");
+    result.fail_closed("guard", EventName::BeforeTool);
 
     let reason = "Hook guard failed: unknown decision; \
                   expected `allow`, `approve`, `deny`, `block` or `ask`";
@@ -143,7 +143,7 @@ fn exit_two_is_no_failure_whatever_the_output() {
     for stdout in ["[1]", "{", r#"{"decision":"dney"}"#] {
         let mut result = exited(ProcessExit::Code(2), stdout, "E");
 
-        result.fail_closed("guard");
+        result.fail_closed("guard", EventName::BeforeTool);
 
         assert_eq!(result.status, HookStatus::Block);
         assert_eq!(result.output, HookOutput::denial("E"));

@@ -157,6 +157,74 @@ hooks:
     }
 }
 
+#[test]
+fn parts_of_the_merged_output_without_effect_are_explained() {
+    let config = "\
+upstreams: { gemini: { url: https://example.org } }
+hooks:
+  BeforeModel:
+    - hooks:
+        - name: edit
+          command: |
+            echo '{\"hookSpecificOutput\":{\"llm_response\":{\"candidates\":5},\"llm_request\":{\"foo\":1,\"config\":\"x\",\"systemInstruction\":5,\"toolConfig\":{\"mode\":\"none\"}}}}'
+  AfterTool:
+    - hooks:
+        - name: tail
+          command: |
+            echo '{\"hookSpecificOutput\":{\"tailToolCallRequest\":{\"name\":\"a\",\"args\":{}},\"additionalContext\":5}}'
+";
+    let call = r#"{"contents":[{"role":"user","parts":[{"text":"Hello"}]}]}"#;
+    let event = json!({
+        "hook_event_name": "AfterTool", "tool_name": "read_file", "tool_input": {},
+        "tool_response": { "llmContent": "r", "returnDisplay": "r" },
+    });
+    let folder = folder(&[
+        ("hookgate.yaml", config),
+        ("call.json", call),
+        ("event.json", &event.to_string()),
+    ]);
+
+    let call = explain(&folder, &["call.json"]);
+    let event = explain(&folder, &["event.json"]);
+    let report = explain(&folder, &["--json", "call.json"]);
+
+    let of_call = "  result: proceed
+    malformed_response: llm_response
+    unknown_key: foo
+    edit_dropped: config: unusable value
+    edit_dropped: systemInstruction: unusable value
+    edit_dropped: toolConfig.mode: unusable value
+";
+    assert!(call.contains(of_call), "{call}");
+    let of_event = "  result: proceed
+    wrong_type: additionalContext
+    tail_tool_call: a gateway cannot run tools; the request was dropped
+";
+    assert!(event.contains(of_event), "{event}");
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(
+        report["events"][0]["diagnostics"][0],
+        json!(["malformed_response", "llm_response"])
+    );
+}
+
+#[test]
+fn edits_of_an_answer_without_effect_are_explained_with_it() {
+    let edit = json!({ "hookSpecificOutput": { "llm_response": { "candidates": [
+        {}, { "content": { "parts": ["more"] } },
+    ] } } });
+    let hook = json!({ "name": "edit", "command": format!("echo '{edit}'") });
+    let config = format!(
+        "hooks: {}\n",
+        json!({ "AfterModel": [{ "hooks": [hook] }] })
+    );
+
+    let output = explain_answer(&config, &answer(&json!({ "text": "Hi" })), &Value::Null);
+
+    let (_, after) = output.split_once("AfterModel:").unwrap();
+    assert!(after.contains("\n    edit_dropped: "), "{output}");
+}
+
 /// Explains a call with this answer under `hookgate.yaml`.
 fn explain_answer(config: &str, answer: &Value, then: &Value) -> String {
     let call = json!({

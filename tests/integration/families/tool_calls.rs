@@ -208,6 +208,30 @@ async fn a_tool_selection_applies_to_the_request_and_the_answer() {
 }
 
 #[tokio::test]
+async fn a_failed_tool_selection_that_fails_closed_leaves_no_tool() {
+    let mut broken = hook::command("select", "exit 1");
+    broken["on_failure"] = json!("closed");
+    let hooks = hook::config(&[("BeforeToolSelection", broken)]);
+    let first = vec![Part::call("look", "a")];
+    for (family, is_stream) in each() {
+        let upstream = family
+            .upstream(vec![first.clone(), vec![Part::text(&["ok"])]])
+            .await;
+        let gateway = family.gateway(&upstream, &hooks).await;
+        let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
+        let parsed = family.parse(is_stream, &answer);
+        assert_eq!(parsed.calls, [], "{family:?}: {parsed:?}");
+        let asked = upstream.requests().remove(0).body;
+        let none = match family {
+            Family::Gemini => r#""functionCallingConfig":{"mode":"NONE"}"#,
+            Family::Anthropic => r#""tool_choice":{"type":"none"}"#,
+            Family::Responses | Family::Chat => r#""tool_choice":"none""#,
+        };
+        assert!(asked.contains(none), "{family:?}: {asked}");
+    }
+}
+
+#[tokio::test]
 async fn a_hidden_tool_result_remains_hidden_for_ten_turns() {
     let script = "grep -q secret && { echo hidden by policy >&2; exit 2; }; exit 0";
     let hooks = hook::config(&[("AfterTool", hook::command("guard", script))]);

@@ -187,6 +187,25 @@ async fn generation_parameters_are_added_to_a_request_without_any() {
     assert_eq!(sent["generationConfig"], json!({ "temperature": 0 }));
 }
 
+#[tokio::test]
+async fn generation_parameters_that_change_nothing_add_no_field() {
+    for config in [
+        json!({ "temperature": null }),
+        json!({ "temperature": "hot", "unknown": 1 }),
+    ] {
+        let upstream = Upstream::mock().await;
+        let edit = hook::request(&json!({ "config": config }));
+        let hooks = hook::config(&[("BeforeModel", hook::printing("hook", &edit))]);
+        let gate = TestGateway::start(&upstream, &hooks).await;
+
+        let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
+
+        assert_eq!(answer.header("x-hookgate-action"), "pass", "{config}");
+        let sent = upstream.only_request().body;
+        assert_eq!(sent, prompt("hello").to_string());
+    }
+}
+
 /// Token counts and embeddings: the method, the body, and the edited body.
 const OTHER_CALLS: [(&str, &str, &str); 4] = [
     (

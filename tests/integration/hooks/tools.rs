@@ -98,6 +98,51 @@ async fn mode_none_and_a_list_of_unknown_names_allow_no_call() {
 }
 
 #[tokio::test]
+async fn a_failing_hook_allows_no_call_if_it_fails_closed() {
+    let call = json!({ "functionCall": { "name": "read_file", "args": {} } });
+    let content = json!({ "role": "model", "parts": [{ "text": "well" }, call] });
+    let misspelled = json!({ "decision": "dney", "hookSpecificOutput": {} });
+    for broken in [
+        hook::command("broken", "exit 1"),
+        hook::command("broken", "echo '{'"),
+        hook::printing("broken", &misspelled),
+    ] {
+        for (on_failure, is_allowed) in [("closed", false), ("open", true)] {
+            let answer = json!({ "candidates": [{ "content": content }] });
+            let upstream = Upstream::answering(&answer).await;
+            let mut hook = broken.clone();
+            hook["on_failure"] = json!(on_failure);
+            let hooks = hook::config(&[("BeforeToolSelection", hook)]);
+            let gate = TestGateway::start(&upstream, &hooks).await;
+
+            let answer = gate.agent().generate(MODEL, &with_tools()).await;
+
+            let sent = upstream.requests()[0].json();
+            let mode = &sent["toolConfig"]["functionCallingConfig"]["mode"];
+            assert_eq!(*mode == "NONE", !is_allowed, "{on_failure}: {sent}");
+            let calls = answer.text().contains(r#""read_file""#);
+            assert_eq!(calls, is_allowed, "{on_failure}: {}", answer.text());
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_reports_a_failed_selection_receives_mode_none() {
+    let mut broken = hook::command("broken", "exit 1");
+    broken["on_failure"] = json!("closed");
+    let hooks = hook::config(&[("BeforeToolSelection", broken)]);
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, &hooks).await;
+    let mut event = hook::reported_request(&json!([{ "role": "user", "content": "go" }]));
+    event["hook_event_name"] = json!("BeforeToolSelection");
+
+    let answer = gate.agent().report(&event, "").await.json();
+
+    let selected = &answer["hookSpecificOutput"]["toolConfig"];
+    assert_eq!(*selected, json!({ "mode": "NONE" }), "{answer}");
+}
+
+#[tokio::test]
 async fn a_selection_without_declared_functions_changes_nothing() {
     let upstream = Upstream::mock().await;
     let hook = hook::printing("hook", &hook::tools(&json!({ "mode": "NONE" })));

@@ -65,12 +65,17 @@ pub struct RequestMutation {
 
 /// Moves generation parameters under the other name to their name in the stable form.
 pub fn unite_config(fields: &mut Map<String, Value>) {
-    if let Some(Value::Object(given)) = fields.shift_remove("generationConfig") {
-        match fields.get_mut("config").and_then(Value::as_object_mut) {
-            Some(config) => config.extend(given),
-            None => {
-                fields.insert("config".to_owned(), Value::Object(given));
+    let Some(given) = fields.shift_remove("generationConfig") else {
+        return;
+    };
+    match fields.get_mut("config").and_then(Value::as_object_mut) {
+        Some(config) => {
+            if let Value::Object(given) = given {
+                config.extend(given);
             }
+        }
+        None => {
+            fields.insert("config".to_owned(), given);
         }
     }
 }
@@ -214,11 +219,23 @@ impl RequestMutation {
                 let mut list = list.iter();
                 list.any(|message| is_conversation(message) || !message.content.is_empty())
             }),
-            "config" => self.fields.get(key).is_some_and(Value::is_object),
+            "config" | "generationConfig" => self.fields.get(key).is_some_and(Value::is_object),
             "systemInstruction" => self.system().is_some(),
             "toolConfig" => self.tool_config().is_some(),
             _ => true,
         }
+    }
+
+    /// Returns the fields that are ignored because of their value, except for the model and the
+    /// messages.
+    pub fn unusable_fields(&self) -> Vec<&'static str> {
+        let keys = ["config", "generationConfig", "systemInstruction"];
+        let is_unusable = |key: &&str| self.fields.contains_key(*key) && !self.is_usable(key);
+        let mut unusable: Vec<&str> = keys.into_iter().filter(is_unusable).collect();
+        if let Some(selection) = self.fields.get("toolConfig") {
+            unusable.extend(ToolConfig::unusable_fields(selection));
+        }
+        unusable
     }
 
     /// Returns the replacement model, if it is a valid name.

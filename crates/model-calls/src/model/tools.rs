@@ -36,9 +36,8 @@ impl ToolConfig {
     /// nothing usable is left.
     pub fn read(value: &Value) -> Option<Self> {
         let fields = config_fields(value).as_object()?;
-        let mode = fields.get("mode").filter(|mode| mode.is_string());
-        let mode = mode.and_then(|mode| FunctionCallingMode::deserialize(mode).ok());
-        let names = names(value);
+        let mode = fields.get("mode").and_then(read_mode);
+        let names = names(value).and_then(Value::as_array);
         if mode.is_none() && names.is_none() {
             return None;
         }
@@ -54,7 +53,30 @@ impl ToolConfig {
 
     /// Returns whether the list of names is present and empty.
     pub fn has_empty_list(value: &Value) -> bool {
-        names(value).is_some_and(Vec::is_empty)
+        let names = names(value).and_then(Value::as_array);
+        names.is_some_and(Vec::is_empty)
+    }
+
+    /// Returns the fields of a hook's `toolConfig` that [`Self::read`] ignores because of their
+    /// value; the whole if nothing else is usable either.
+    pub fn unusable_fields(value: &Value) -> Vec<&'static str> {
+        let is_mode = |mode: &Value| mode.is_null() || read_mode(mode).is_some();
+        let is_list = |names: &Value| match names {
+            Value::Array(names) => names.iter().all(Value::is_string),
+            other => other.is_null(),
+        };
+        let mode = config_fields(value).get("mode");
+        let mut unusable = Vec::new();
+        if mode.is_some_and(|mode| !is_mode(mode)) {
+            unusable.push("toolConfig.mode");
+        }
+        if names(value).is_some_and(|names| !is_list(names)) {
+            unusable.push("toolConfig.allowedFunctionNames");
+        }
+        if unusable.is_empty() && Self::read(value).is_none() {
+            unusable.push("toolConfig");
+        }
+        unusable
     }
 
     /// Merges two selections: the stricter mode and all names; `NONE` has no
@@ -111,12 +133,17 @@ fn config_fields(value: &Value) -> &Value {
     nested.unwrap_or(value)
 }
 
-fn names(value: &Value) -> Option<&Vec<Value>> {
+fn read_mode(value: &Value) -> Option<FunctionCallingMode> {
+    let word = Some(value).filter(|value| value.is_string())?;
+    FunctionCallingMode::deserialize(word).ok()
+}
+
+/// Returns the list of names in either spelling, of any type.
+fn names(value: &Value) -> Option<&Value> {
     let fields = config_fields(value);
-    let names = fields
+    fields
         .get("allowedFunctionNames")
-        .or_else(|| fields.get("allowed_function_names"));
-    names?.as_array()
+        .or_else(|| fields.get("allowed_function_names"))
 }
 
 #[cfg(test)]
@@ -180,5 +207,40 @@ mod tests {
             {"mode": "ANY", "allowed_function_names": ["a", "b", 7]}});
         assert_eq!(ToolConfig::read(&flat), ToolConfig::read(&nested));
         assert_eq!(ToolConfig::read(&serde_json::json!({"mode": 5})), None);
+    }
+
+    #[test]
+    fn fields_with_an_unusable_value_are_found() {
+        use serde_json::json;
+        let (mode, names) = ("toolConfig.mode", "toolConfig.allowedFunctionNames");
+        for (config, expected) in [
+            (
+                json!({"mode": "ANY", "allowedFunctionNames": ["a"]}),
+                vec![],
+            ),
+            (json!({"mode": null, "allowedFunctionNames": []}), vec![]),
+            (json!({"mode": "none"}), vec![mode]),
+            (
+                json!({"mode": {"NONE": null}, "allowedFunctionNames": []}),
+                vec![mode],
+            ),
+            (
+                json!({"mode": "AUTO", "allowed_function_names": "a"}),
+                vec![names],
+            ),
+            (
+                json!({"functionCallingConfig": {"allowedFunctionNames": ["a", 7]}}),
+                vec![names],
+            ),
+            (
+                json!({"mode": 5, "allowedFunctionNames": 5}),
+                vec![mode, names],
+            ),
+            (json!({"mode": null}), vec!["toolConfig"]),
+            (json!("NONE"), vec!["toolConfig"]),
+            (json!(null), vec!["toolConfig"]),
+        ] {
+            assert_eq!(ToolConfig::unusable_fields(&config), expected, "{config}");
+        }
     }
 }

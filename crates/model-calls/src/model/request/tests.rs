@@ -65,6 +65,20 @@ fn generation_parameters_merge_key_by_key() {
 }
 
 #[test]
+fn parameters_of_a_wrong_type_keep_their_diagnostic_under_the_other_name() {
+    let mut edit = fields(&json!({ "generationConfig": "x" }));
+
+    unite_config(&mut edit);
+
+    assert_eq!(Value::Object(edit.clone()), json!({ "config": "x" }));
+    let mutation = RequestMutation {
+        fields: edit,
+        ..RequestMutation::default()
+    };
+    assert_eq!(mutation.unusable_fields(), ["config"]);
+}
+
+#[test]
 fn system_messages_of_a_later_edit_are_added_to_the_earlier_ones() {
     let system = |text: &str| json!({ "role": "system", "content": text });
     let user = |text: &str| json!({ "role": "user", "content": text });

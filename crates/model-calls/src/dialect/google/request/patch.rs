@@ -68,7 +68,7 @@ pub fn write_request(
         call,
         allowed,
         is_whole_counted: counted.is_some(),
-        ignored: unknown_keys(&mutation.fields),
+        ignored: ignored_fields(mutation),
     };
     let mut document = document;
     let allowed = match counted {
@@ -229,7 +229,10 @@ impl Patch<'_> {
                 Some(_) => self.drop(name, "wrong type"),
             }
         }
-        document.set_child(GENERATION_CONFIG, &config)
+        if config.is_edited() {
+            document.set_child(GENERATION_CONFIG, &config)?;
+        }
+        Ok(())
     }
 
     fn model(
@@ -273,9 +276,14 @@ impl Patch<'_> {
     }
 }
 
-fn unknown_keys(fields: &Map<String, Value>) -> Vec<IgnoredEdit> {
-    let unknown = fields
-        .keys()
-        .filter(|key| !KNOWN_KEYS.contains(&key.as_str()));
-    unknown.cloned().map(IgnoredEdit::UnknownKey).collect()
+/// Returns the keys that hooks may not edit, and the fields whose value cannot be used.
+fn ignored_fields(mutation: &RequestMutation) -> Vec<IgnoredEdit> {
+    let keys = mutation.fields.keys();
+    let unknown = keys.filter(|key| !KNOWN_KEYS.contains(&key.as_str()));
+    let unknown = unknown.cloned().map(IgnoredEdit::UnknownKey);
+    let unusable = mutation.unusable_fields().into_iter();
+    let unusable = unusable.map(|field| format!("{field}: unusable value"));
+    unknown
+        .chain(unusable.map(IgnoredEdit::Inapplicable))
+        .collect()
 }
