@@ -282,7 +282,8 @@ impl ConfigSource {
         let is_same = |active: &&ActiveRevision| {
             (&active.revision, &active.file) == (&config.version, &state.file_version)
         };
-        if before.as_ref().is_some_and(|active| is_same(&active)) {
+        // A promotion of the revision in use changes by whom it is in use.
+        if promotion.is_none() && before.as_ref().is_some_and(|active| is_same(&active)) {
             return Ok(());
         }
         let previous = match before {

@@ -384,6 +384,60 @@ async fn a_regression_aborts_the_rollout_permanently() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_promotion_of_the_revision_in_use_ends_its_rollout() {
+    let mut gateway = Rollout::start("{ to: next.yaml, percent: 100 }").await;
+    let config = gateway.operator.get("/config").await.json();
+    let in_use = config["version"].as_str().unwrap();
+    assert!(gateway.denies("any", "banana").await);
+
+    gateway.command(&["promote", in_use]);
+
+    assert_eq!(gateway.state().await, Value::Null);
+    assert!(!gateway.denies("any", "banana").await && gateway.denies("any", "apple").await);
+    let reloaded = gateway.operator.post("/reload", "").await;
+    assert_eq!(
+        (reloaded.status, gateway.state().await),
+        (200, Value::Null),
+        "{}",
+        reloaded.text()
+    );
+    gateway.restart();
+    assert_eq!(gateway.state().await, Value::Null);
+    assert!(!gateway.denies("any", "banana").await);
+
+    gateway.edit("{ to: next.yaml, percent: 99 }").await;
+    assert_eq!(gateway.state().await["percent"], 99);
+    let in_use = json!(in_use);
+    let lines = gateway.stop();
+    let promoted = lines.iter().find(|line| line["kind"] == "promoted");
+    let fields = ["action", "from", "to", "by"].map(|field| &promoted.unwrap()[field]);
+    let expected = [&json!("promote"), &in_use, &in_use, &json!("local")];
+    assert_eq!(fields, expected, "{lines:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_console_ends_a_rollout() {
+    let gateway = Rollout::start("{ to: next.yaml, percent: 100 }").await;
+    let config = gateway.operator.get("/config").await.json();
+    let address = gateway.operator.base.strip_prefix("http://").unwrap();
+    let browser = Browser::at_address(address.parse().unwrap());
+    let page = browser.get("/console/changes").await.html;
+    assert!(page.contains("End the rollout</button>"), "{page}");
+
+    let csrf = browser.csrf("/console/changes").await;
+    let fields = [
+        ("csrf", csrf.as_str()),
+        ("revision", config["version"].as_str().unwrap()),
+    ];
+    let ended = browser.post("/console/changes/promote", &fields).await;
+
+    assert_eq!(ended.status, 303);
+    assert_eq!(gateway.state().await, Value::Null);
+    let page = browser.get("/console/changes").await.html;
+    assert!(!page.contains("End the rollout"), "{page}");
+}
+
 /// Answers each request with a call of the tool `look`, and each denial with a text.
 async fn upstream_calling_look() -> Upstream {
     Upstream::with(|asked| {
