@@ -163,7 +163,7 @@ fn rollout_state(rollout: &RolloutView, in_use: &str, principal: &AdminPrincipal
     html! {
         @if rollout.is_aborted {
             p.problem role="status" { "The rollout of " code { (rollout.to) }
-                " was aborted. It begins again when the config file changes." }
+                " was aborted. It begins again when the config file changes. Another version in the file of its config is a new rollout." }
         } @else {
             p role="status" { "The config " code { (rollout.to) } " is rolled out to "
                 (rollout.percent) " % of the sessions."
