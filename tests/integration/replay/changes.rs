@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use self::cases::{content_and_callers, models_and_prompts, tools};
 use super::{
+    commands::fail_on_of_job,
     conversations::{Call, REASON, Topic, TurnKind, sessions},
     recorded::RecordedCalls,
 };
@@ -195,5 +196,22 @@ async fn a_denial_of_a_declared_tool_is_newly_denied_in_calls_of_the_tool() {
         assert_eq!(counts["edited"], ALL.len(), "{report:#}");
         let tool = &report["tools"]["look"]["newly_denied"];
         assert_eq!(*tool, ALL.len(), "{report:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_jobs_for_ci_find_a_tool_that_is_not_declared_any_more() {
+    let call = Call::single(Family::Gemini, true, Topic::Tools, "ci");
+    let recorded = RecordedCalls::record(&base(), [call]).await;
+    recorded.write_config(
+        "next.yaml",
+        &config(CALLERS, &[MASK, &guard("deny: [look, rm]")]),
+    );
+
+    for job in ["github", "gitlab"] {
+        let condition = fail_on_of_job(job);
+        let arguments = ["--against", "base.yaml", "--fail-on", &condition];
+        let (code, out, err) = recorded.replay("next.yaml", &arguments);
+        assert_eq!(code, 1, "{out}{err}");
     }
 }
