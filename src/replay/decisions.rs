@@ -39,7 +39,7 @@ pub(super) struct SubjectDecision<'a> {
 
 impl SubjectDecision<'_> {
     /// Returns how another decision about the subject differs from this one, if it does.
-    pub(super) fn difference(&self, new: &SubjectDecision<'_>) -> Option<DifferenceKind> {
+    pub(super) fn difference(&self, new: &Self) -> Option<DifferenceKind> {
         if new.denials > self.denials {
             return Some(DifferenceKind::NewlyDenied);
         }
@@ -55,7 +55,7 @@ impl SubjectDecision<'_> {
     /// Returns the change of this kind to another decision about the subject of an event.
     pub(super) fn change_to(
         &self,
-        new: &SubjectDecision<'_>,
+        new: &Self,
         kind: DifferenceKind,
         event: EventName,
         subject: &str,
