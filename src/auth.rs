@@ -30,7 +30,7 @@ pub use self::{
     authenticator::{AuthState, Authenticator},
     credentials::{Credentials, KEY_HEADER, presented_key},
     error::AuthError,
-    identity::Identity,
+    identity::{Identity, caller_key},
     jwt::JwksError,
     mtls::PeerCertificate,
     quota::{

@@ -32,7 +32,7 @@ use self::{
     limits::ListenerLimits,
     listener::{Listener, Shutdown},
     middleware_stack::MiddlewareStack,
-    reload::{ReloadTrigger, reload},
+    reload::ReloadTrigger,
     runtime_pool::RuntimePool,
     shared_state_sync::{leave_fleet, share_state},
 };
@@ -42,8 +42,7 @@ use crate::{
     middleware::{ListenerKind, OnBodyEnd},
     shadow::run_shadow,
     state::{
-        App, AppResources, BuildError, ConfigSource, ReloadCause, end_tasks, expire_sessions,
-        prove_guards,
+        App, AppResources, BuildError, ConfigSource, end_tasks, expire_sessions, prove_guards,
     },
 };
 
@@ -134,12 +133,6 @@ impl Server {
             reload_trigger: None,
             replica: None,
         })
-    }
-
-    /// Reads the config files again, which a running server does when they change. The result is
-    /// logged.
-    pub async fn reload(&self) {
-        reload(&self.app, ReloadCause::FileChange).await;
     }
 
     /// Takes new bundles of `replica` into use while the server runs.

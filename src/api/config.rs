@@ -99,7 +99,7 @@ pub(super) async fn get_config_history(
     request_body = PromotionRequest,
     responses(
         (status = 200, description = "The revision is in use.", body = Promotion),
-        (status = 400, description = "The revision does not exist, is in use, or has problems; the config in use stays.", body = GoogleError), AdminErrors))]
+        (status = 400, description = "The revision does not exist, is in use without a rollout, or has problems; the config in use stays.", body = GoogleError), AdminErrors))]
 pub(super) async fn promote(
     State(app): State<App>,
     principal: AdminPrincipal,

@@ -231,6 +231,6 @@ impl Identity {
 
 /// Returns the key for sessions and usage of a named caller. It survives a change of the
 /// caller's credential and equals the hash of none.
-pub(super) fn caller_key(name: &str) -> String {
+pub fn caller_key(name: &str) -> String {
     sha256_hex(format!("hookgate caller\0{name}"))
 }

@@ -29,9 +29,6 @@ const CONFIG: &str = include_str!("../../config/examples/demo.yaml");
 /// Address of the model APIs in the config.
 const MOCK: &str = "127.0.0.1:9090";
 
-/// First line of the guard that the second revision adds, which is the end of the config.
-const ADDED_GUARD: &str = "  BeforeTool:\n";
-
 /// Lines that are added to the config: what can be changed is recorded and kept.
 const FOLDERS: &str = "\
 sessions: { transcripts: transcripts }
@@ -94,35 +91,21 @@ pub(super) fn run() -> Result<(), Failure> {
 async fn start(folder: &Path, mock: SocketAddr) -> Result<(Server, LogGuard), Failure> {
     let file = folder.join("demo.yaml");
     fs::create_dir(folder.join("transcripts"))?;
-    let (first, second) = config_texts(mock).await;
-    fs::write(&file, first)?;
-    let source = serve::config_source(
-        Some(file.clone()),
-        Overrides::default(),
-        None,
-        hook::registry(),
-    );
+    fs::write(&file, config_text(mock).await)?;
+    let source = serve::config_source(Some(file), Overrides::default(), None, hook::registry());
     let config = source.read()?;
     let logging = serve::start_logging(&config)?;
     let server = Server::bind_reloading(config, AppResources::default(), source).await?;
-    // The console has a revision to compare with and to return to.
-    fs::write(&file, second)?;
-    server.reload().await;
     Ok((server, logging))
 }
 
-/// Returns the first revision and the second, with the addresses of this demo, so that a change of
-/// the file is a reload.
-async fn config_texts(mock: SocketAddr) -> (String, String) {
+/// Returns the config with the addresses of this demo, so that a change of the file is a reload.
+async fn config_text(mock: SocketAddr) -> String {
     let free = TcpListener::bind(ADDR).await.is_ok();
     let listen = if free { ADDR } else { loopback() };
     let admin = loopback();
     let config = CONFIG.replace(MOCK, &mock.to_string());
-    let first = config.split(ADDED_GUARD).next().unwrap_or_default();
-    let text = |config: &str| {
-        format!("{config}listen: {listen}\nadmin: {{ listen: \"{admin}\" }}\n{FOLDERS}")
-    };
-    (text(first), text(&config))
+    format!("{config}listen: {listen}\nadmin: {{ listen: \"{admin}\" }}\n{FOLDERS}")
 }
 
 /// Returns an address with any free port.

@@ -12,6 +12,7 @@ use super::{
     stage::{GuardSelection, Stage},
 };
 use crate::{
+    auth::caller_key,
     config::{AfterModelMode, AskMode, Config},
     dialect::{self, AllowedFunctions, DialectError, MergedChunks, ResponseDocument},
     event::{
@@ -89,12 +90,17 @@ impl CaseRunner<'_> {
             }
         };
         let session = sender.session.clone();
+        let key = match sender.caller.as_str() {
+            "" => String::new(),
+            name => caller_key(name),
+        };
         Context {
             session_named: session.is_some(),
             session_id: session.unwrap_or_else(|| format!("{SESSION_PREFIX}{}", Uuid::new_v4())),
             cwd: self.config.hook_directory.display().to_string(),
             timestamp: self.timestamp.to_owned(),
             caller: Caller {
+                key,
                 name: sender.caller.clone(),
                 agent: sender.agent.clone(),
                 ..Caller::default()

@@ -16,7 +16,7 @@ use super::{
     },
     decisions::{
         self, REQUEST, RESPONSE, SubjectDecision, denying_rule, editing_rule, has_output,
-        is_denial, is_one_of, name_or, round_of,
+        is_denial, is_one_of, round_of, verdict_or_proceed,
     },
     redaction::has_hashes,
 };
@@ -156,7 +156,7 @@ impl Comparer<'_> {
         for subject in subjects {
             let old = old.get(subject).unwrap_or(&none);
             let new = new.get(subject).unwrap_or(&none);
-            let Some(kind) = difference(old, new) else {
+            let Some(kind) = old.difference(new) else {
                 continue;
             };
             if kind == DifferenceKind::NewlyAllowed
@@ -172,16 +172,8 @@ impl Comparer<'_> {
                 self.result.unknown = Some(UnknownReason::AnswerNotRecorded);
                 return Break(());
             }
-            let is_tool = matches!(name, EventName::BeforeTool | EventName::AfterTool);
-            let tool = if is_tool { subject } else { "" };
-            self.result.changes.push(Change {
-                kind,
-                event: name.as_str().to_owned(),
-                rule: decider(kind, old, new).to_owned(),
-                tool: tool.to_owned(),
-                before: verdict_or_proceed(old.verdict),
-                after: verdict_or_proceed(new.verdict),
-            });
+            let change = old.change_to(new, kind, name, subject);
+            self.result.changes.push(change);
             if old.verdict != new.verdict || old.denials != new.denials {
                 rest = Break(());
             }
@@ -228,11 +220,31 @@ impl Comparer<'_> {
             }
             (Some(old), Some(new)) if same_request(before, old, after, new) => Continue(()),
             (Some(_), Some(_)) => {
+                self.refused_tools(round);
                 self.add_edit("request", |event| {
                     round_of(event) == round && is_one_of(event, &REQUEST)
                 });
                 self.result.is_stale = true;
                 Break(())
+            }
+        }
+    }
+
+    /// Records the tools that the recorded answer calls, and that are refused now. A tool that a
+    /// policy denies is also removed from those that the request declares, so the requests differ.
+    fn refused_tools(&mut self, round: u32) {
+        let (name, kind) = (EventName::BeforeTool, DifferenceKind::NewlyDenied);
+        let is_open = |stage| self.is_left(round, stage) || self.is_unknown(round, stage);
+        if is_open(EventName::AfterModel) || is_open(name) {
+            return;
+        }
+        let old = decisions::at(self.before.exchange, round, name);
+        let none = SubjectDecision::default();
+        for (tool, new) in decisions::at(self.after.exchange, round, name) {
+            let old = old.get(tool).unwrap_or(&none);
+            if old.difference(&new) == Some(kind) {
+                let change = old.change_to(&new, kind, name, tool);
+                self.result.changes.push(change);
             }
         }
     }
@@ -315,36 +327,6 @@ impl Comparer<'_> {
             after: verdict_or_proceed(new.or(denial).unwrap_or_default()),
         })
     }
-}
-
-/// Returns how a decision differs, if it does.
-fn difference(old: &SubjectDecision<'_>, new: &SubjectDecision<'_>) -> Option<DifferenceKind> {
-    if new.denials > old.denials {
-        return Some(DifferenceKind::NewlyDenied);
-    }
-    if new.denials < old.denials {
-        return Some(DifferenceKind::NewlyAllowed);
-    }
-    let is_open = |verdict: &str| !is_denial(verdict) && verdict != "respond";
-    let both_open = is_open(old.verdict) && is_open(new.verdict);
-    let differs = (old.verdict, old.rule) != (new.verdict, new.rule);
-    (differs && !both_open).then_some(DifferenceKind::Edited)
-}
-
-fn decider<'a>(
-    kind: DifferenceKind,
-    old: &SubjectDecision<'a>,
-    new: &SubjectDecision<'a>,
-) -> &'a str {
-    match kind {
-        DifferenceKind::NewlyAllowed => old.rule,
-        DifferenceKind::NewlyDenied => new.rule,
-        DifferenceKind::Edited => name_or(new.rule, old.rule),
-    }
-}
-
-fn verdict_or_proceed(verdict: &str) -> String {
-    name_or(verdict, "proceed").to_owned()
 }
 
 /// Returns whether the same went upstream. Bytes that are not recorded do not differ.
@@ -535,6 +517,42 @@ mod tests {
         };
 
         assert_eq!(compare(before, after, diverged).result(), "stale");
+    }
+
+    #[test]
+    fn a_tool_that_is_called_and_declared_no_more_is_newly_denied() {
+        let called = |verdict, status: &str| {
+            let mut event = event("BeforeTool", 1, verdict);
+            event["hooks"][0]["status"] = status.into();
+            exchange("complete", &[event])
+        };
+        let before = called("proceed", "ok");
+        let (mut after, mut allowed) = (called("deny", "block"), before.clone());
+        for other in [&mut after, &mut allowed] {
+            other.rounds[0].sent = RecordedBody::Text("{ }".to_owned());
+        }
+        let (none, rule) = (BTreeSet::new(), BTreeSet::from(["rule".to_owned()]));
+        let compared = |exchange, unanswered| ComparedExchange {
+            exchange,
+            unanswered,
+        };
+        let (old, new) = (compared(&before, &none), compared(&after, &none));
+
+        for has_diverged in [false, true] {
+            let limits = ComparisonLimits {
+                has_diverged,
+                ..limits(&none)
+            };
+            let comparison = compare(old, new, limits);
+            assert_eq!(comparison.kind(), Some(DifferenceKind::NewlyDenied));
+            assert_eq!(comparison.changes[0].tool, "rm");
+            let comparison = compare(old, compared(&allowed, &none), limits);
+            let result = if has_diverged { "stale" } else { "edited" };
+            assert_eq!(comparison.result(), result);
+        }
+        // A hook that could not run may have denied the call before.
+        let comparison = compare(compared(&before, &rule), new, limits(&none));
+        assert_eq!(comparison.result(), "edited");
     }
 
     #[test]

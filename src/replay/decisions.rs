@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::comparison::{Change, DifferenceKind};
 use crate::{
     event::EventName,
     recording::{RecordedEvent, RecordedExchange, RecordedRun},
@@ -34,6 +35,47 @@ pub(super) struct SubjectDecision<'a> {
     pub(super) denials: usize,
     /// Number of all decisions, denials included.
     pub(super) count: usize,
+}
+
+impl SubjectDecision<'_> {
+    /// Returns how another decision about the subject differs from this one, if it does.
+    pub(super) fn difference(&self, new: &Self) -> Option<DifferenceKind> {
+        if new.denials > self.denials {
+            return Some(DifferenceKind::NewlyDenied);
+        }
+        if new.denials < self.denials {
+            return Some(DifferenceKind::NewlyAllowed);
+        }
+        let is_open = |verdict: &str| !is_denial(verdict) && verdict != "respond";
+        let both_open = is_open(self.verdict) && is_open(new.verdict);
+        let differs = (self.verdict, self.rule) != (new.verdict, new.rule);
+        (differs && !both_open).then_some(DifferenceKind::Edited)
+    }
+
+    /// Returns the change of this kind to another decision about the subject of an event.
+    pub(super) fn change_to(
+        &self,
+        new: &Self,
+        kind: DifferenceKind,
+        event: EventName,
+        subject: &str,
+    ) -> Change {
+        let rule = match kind {
+            DifferenceKind::NewlyAllowed => self.rule,
+            DifferenceKind::NewlyDenied => new.rule,
+            DifferenceKind::Edited => name_or(new.rule, self.rule),
+        };
+        let is_tool = matches!(event, EventName::BeforeTool | EventName::AfterTool);
+        let tool = if is_tool { subject } else { "" };
+        Change {
+            kind,
+            event: event.as_str().to_owned(),
+            rule: rule.to_owned(),
+            tool: tool.to_owned(),
+            before: verdict_or_proceed(self.verdict),
+            after: verdict_or_proceed(new.verdict),
+        }
+    }
 }
 
 /// Returns the decisions of an event in one round, by subject.
@@ -94,6 +136,11 @@ pub(super) fn is_denial(verdict: &str) -> bool {
 /// Returns a name; `unnamed` if it is empty.
 pub(super) fn name_or<'a>(name: &'a str, unnamed: &'a str) -> &'a str {
     if name.is_empty() { unnamed } else { name }
+}
+
+/// Returns a verdict; `proceed` if nothing was decided.
+pub(super) fn verdict_or_proceed(verdict: &str) -> String {
+    name_or(verdict, "proceed").to_owned()
 }
 
 /// Returns the rule that first denied something; `None` if nothing was denied.

@@ -11,15 +11,6 @@ use crate::state::{App, ReadFiles, ReloadCause};
 /// Delay after a change, because editors and Kubernetes change files in several steps.
 const DEBOUNCE: Duration = Duration::from_millis(200);
 
-/// Reads the config again. The result is logged by `App::reload`.
-pub(super) async fn reload(app: &App, cause: ReloadCause) {
-    let app = app.clone();
-    let task = tokio::task::spawn_blocking(move || drop(app.reload(cause)));
-    if let Err(error) = task.await {
-        tracing::warn!(%error, "config reload task failed");
-    }
-}
-
 /// Reloads the config when it may have changed. Listens from its creation on.
 #[derive(Debug)]
 pub(super) struct ReloadTrigger {
@@ -72,5 +63,14 @@ impl ReloadTrigger {
                 () = self.files.reloaded() => (),
             }
         }
+    }
+}
+
+/// Reads the config again. The result is logged by `App::reload`.
+async fn reload(app: &App, cause: ReloadCause) {
+    let app = app.clone();
+    let task = tokio::task::spawn_blocking(move || drop(app.reload(cause)));
+    if let Err(error) = task.await {
+        tracing::warn!(%error, "config reload task failed");
     }
 }

@@ -171,8 +171,9 @@ impl App {
         changed.map_err(|error| error.named_by_layers(layers))
     }
 
-    /// Takes a stored revision into use, through the checks and proofs of a reload. It stays in
-    /// use, without its rollout, until the config file changes. Blocks like [`Self::reload`].
+    /// Takes a stored revision into use, or ends the rollout of that in use, through the checks and
+    /// proofs of a reload. It stays in use, without its rollout, until the config file changes.
+    /// Blocks like [`Self::reload`].
     ///
     /// # Errors
     ///
@@ -263,7 +264,7 @@ impl App {
         report: Option<String>,
     ) -> Result<PromotionRecord, ReloadError> {
         let from = self.snapshot().config.version.clone();
-        if from == stored.version {
+        if from == stored.version && self.snapshot().rollout_status().is_none() {
             let message = format!("revision `{from}` is in use");
             return Err(ReloadError::Rejected(message));
         }

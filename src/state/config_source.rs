@@ -240,7 +240,7 @@ impl ConfigSource {
     /// Returns whether the rollout of a version was aborted since the config file changed.
     pub(super) fn is_aborted(&self, version: &str) -> bool {
         let state = self.state();
-        state.aborted().is_some_and(|aborted| aborted == version)
+        state.aborted().iter().any(|aborted| aborted == version)
     }
 
     /// Stores that the rollout of a version was aborted, so that a restart does not begin it
@@ -255,7 +255,7 @@ impl ConfigSource {
         let (Some(store), Some(active)) = (store, active) else {
             return Ok(());
         };
-        active.aborted = Some(version.to_owned());
+        active.aborted_rollouts.push(version.to_owned());
         store.set_active(active)
     }
 
@@ -282,7 +282,8 @@ impl ConfigSource {
         let is_same = |active: &&ActiveRevision| {
             (&active.revision, &active.file) == (&config.version, &state.file_version)
         };
-        if before.as_ref().is_some_and(|active| is_same(&active)) {
+        // A promotion of the revision in use changes by whom it is in use.
+        if promotion.is_none() && before.as_ref().is_some_and(|active| is_same(&active)) {
             return Ok(());
         }
         let previous = match before {
@@ -296,7 +297,7 @@ impl ConfigSource {
             previous,
             by: promotion.map_or_else(String::new, |promotion| promotion.by.clone()),
             report: promotion.and_then(|promotion| promotion.report.clone()),
-            aborted: None,
+            aborted_rollouts: Vec::new(),
             unrecorded: Vec::new(),
         };
         let candidate = candidate.map(|candidate| &candidate.version);
@@ -305,7 +306,7 @@ impl ConfigSource {
         store.save(config, cause, &needed)?;
         // Locked, because a rollout that is aborted meanwhile stores the active revision, too.
         let mut state = self.state.lock();
-        active.aborted = state.aborted().map(str::to_owned);
+        active.aborted_rollouts = state.aborted().to_vec();
         let unrecorded = state.active.iter().flat_map(|before| &before.unrecorded);
         active.unrecorded = unrecorded.chain(promotion).cloned().collect();
         store.set_active(&active)?;
@@ -379,11 +380,12 @@ impl SourceState {
         (is_unchanged && active.revision != self.file_version).then_some(active)
     }
 
-    /// Returns the version whose rollout was aborted under the config file as it is.
-    fn aborted(&self) -> Option<&str> {
+    /// Returns the versions whose rollouts were aborted under the config file as it is.
+    fn aborted(&self) -> &[String] {
         let active = self.active.as_ref();
         let active = active.filter(|active| active.file == self.file_version);
-        active?.aborted.as_deref()
+        let aborted = active.map(|active| active.aborted_rollouts.as_slice());
+        aborted.unwrap_or_default()
     }
 }
 

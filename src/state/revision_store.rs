@@ -78,9 +78,9 @@ pub struct ActiveRevision {
     pub by: String,
     /// SHA-256 of the report on which the promotion is based.
     pub report: Option<String>,
-    /// Version whose rollout was aborted since the config file changed.
-    #[serde(default)]
-    pub aborted: Option<String>,
+    /// Versions whose rollouts were aborted since the config file changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aborted_rollouts: Vec<String>,
     /// Promotions whose lines are not in the decision log yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) unrecorded: Vec<PromotionRecord>,

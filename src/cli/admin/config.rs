@@ -147,5 +147,8 @@ fn print_history(history: &Value) -> Result<(), Failure> {
 
 fn print_change(change: &Value) -> Result<(), Failure> {
     let (from, to) = (text(change, "from"), text(change, "to"));
+    if from == to {
+        return Ok(print(&format!("in use: {to} (its rollout has ended)"))?);
+    }
     Ok(print(&format!("in use: {to} (before: {from})"))?)
 }

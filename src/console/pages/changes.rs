@@ -57,7 +57,7 @@ pub(in crate::console) async fn show(
         (shadow_state(&shadow, &principal))
         h2 { "Rollout" }
         @match &view.rollout {
-            Some(rollout) => (rollout_state(rollout)),
+            Some(rollout) => (rollout_state(rollout, &view.version, &principal)),
             None => p { "No config is rolled out to a share of the sessions." },
         }
         h2 { "Kept revisions" }
@@ -148,7 +148,8 @@ fn back(version: &str) -> Response {
     Redirect::to(&format!("{ADDRESS}?{query}")).into_response()
 }
 
-fn rollout_state(rollout: &RolloutView) -> Markup {
+/// Shows a rollout, and how a user ends it.
+fn rollout_state(rollout: &RolloutView, in_use: &str, principal: &AdminPrincipal) -> Markup {
     let rows = html! {
         @for arm in &rollout.arms {
             tr {
@@ -162,7 +163,7 @@ fn rollout_state(rollout: &RolloutView) -> Markup {
     html! {
         @if rollout.is_aborted {
             p.problem role="status" { "The rollout of " code { (rollout.to) }
-                " was aborted. It begins again when the config file changes." }
+                " was aborted. It begins again when the config file changes. Another version in the file of its config is a new rollout." }
         } @else {
             p role="status" { "The config " code { (rollout.to) } " is rolled out to "
                 (rollout.percent) " % of the sessions."
@@ -171,6 +172,20 @@ fn rollout_state(rollout: &RolloutView) -> Markup {
                 } }
         }
         (table("Calls since the last step", &["Version", "Calls", "Denied", "With failed hooks"], &rows))
+        @if principal.has(AdminRole::Operator) {
+            (promotion_form(in_use, principal, &html! { button { "End the rollout" } }))
+        }
+    }
+}
+
+/// Returns the form by which an operator takes a revision into use.
+fn promotion_form(revision: &str, principal: &AdminPrincipal, button: &Markup) -> Markup {
+    html! {
+        form.line method="post" action="/console/changes/promote" {
+            (csrf_field(principal))
+            input type="hidden" name="revision" value=(revision);
+            (button)
+        }
     }
 }
 
@@ -197,11 +212,9 @@ fn kept_revisions(
                         a href={ "/console/config?from=" (in_use) "&to=" (revision.version) "#difference" }
                             aria-label={ "Compare " (revision.version) } { "Compare" }
                         @if is_operator {
-                            form.line method="post" action="/console/changes/promote" {
-                                (csrf_field(principal))
-                                input type="hidden" name="revision" value=(revision.version);
+                            (promotion_form(&revision.version, principal, &html! {
                                 button aria-label={ "Promote " (revision.version) } { "Promote" }
-                            }
+                            }))
                         }
                     }
                 }

@@ -137,6 +137,12 @@ fn proofs_use_the_input_settings_and_the_condition_of_a_hook() {
     let when = |case: &str| hook("when: 'caller.name == \"team-a\"'", "x", case);
     assert_proven(&when(caller), &[]);
     assert_problem(&when("{ prompt: x }"), "did not run: its `when` is false");
+    let with_key = |case: &str| hook("when: 'caller.key != \"\"'", "x", case);
+    assert_proven(&with_key(caller), &[]);
+    assert_problem(
+        &with_key("{ prompt: x }"),
+        "did not run: its `when` is false",
+    );
     let agent = "{ prompt: x, headers: { user-agent: ci/1 } }";
     let when = "when: 'caller.agent.startsWith(\"ci\")'";
     assert_proven(&hook(when, "x", agent), &[]);

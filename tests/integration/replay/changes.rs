@@ -10,10 +10,11 @@ use sha2::{Digest, Sha256};
 
 use self::cases::{content_and_callers, models_and_prompts, tools};
 use super::{
-    conversations::{Call, REASON, Topic, sessions},
+    commands::fail_on_of_job,
+    conversations::{Call, REASON, Topic, TurnKind, sessions},
     recorded::RecordedCalls,
 };
-use crate::families::family::Family;
+use crate::families::family::{ALL, Family};
 
 const MASK: &str = "{ policy: redact, name: mask, detect: [aws_key] }";
 
@@ -167,4 +168,50 @@ async fn a_difference_in_a_session_of_another_caller_hides_no_edit() {
     let counts = &report["counts"];
     assert_eq!(counts["newly_denied"], 1, "{report:#}");
     assert_eq!(counts["edited"], 1, "{report:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_denial_of_a_declared_tool_is_newly_denied_in_calls_of_the_tool() {
+    let call = |family: Family, answer: &str| Call {
+        turns: vec![(TurnKind::User, format!("hello [[{answer}]]"))],
+        session: format!("{family:?}{}", answer.len()),
+        ..Call::single(family, true, Topic::Tools, "ci")
+    };
+    let calls = ALL.iter().flat_map(|family| {
+        let answers = ["call|look|a", "text|ok"];
+        answers.map(|answer| call(*family, answer))
+    });
+    let recorded = RecordedCalls::record(&base(), calls).await;
+    recorded.write_config(
+        "next.yaml",
+        &config(CALLERS, &[MASK, &guard("deny: [look, rm]")]),
+    );
+
+    let none: &[&str] = &[];
+    for against in [none, &["--against", "base.yaml"]] {
+        let report = recorded.report("next.yaml", against);
+
+        let counts = &report["counts"];
+        assert_eq!(counts["newly_denied"], ALL.len(), "{report:#}");
+        assert_eq!(counts["edited"], ALL.len(), "{report:#}");
+        let tool = &report["tools"]["look"]["newly_denied"];
+        assert_eq!(*tool, ALL.len(), "{report:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_jobs_for_ci_find_a_tool_that_is_not_declared_any_more() {
+    let call = Call::single(Family::Gemini, true, Topic::Tools, "ci");
+    let recorded = RecordedCalls::record(&base(), [call]).await;
+    recorded.write_config(
+        "next.yaml",
+        &config(CALLERS, &[MASK, &guard("deny: [look, rm]")]),
+    );
+
+    for job in ["github", "gitlab"] {
+        let condition = fail_on_of_job(job);
+        let arguments = ["--against", "base.yaml", "--fail-on", &condition];
+        let (code, out, err) = recorded.replay("next.yaml", &arguments);
+        assert_eq!(code, 1, "{out}{err}");
+    }
 }

@@ -384,6 +384,98 @@ async fn a_regression_aborts_the_rollout_permanently() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_candidate_is_a_new_rollout_and_an_aborted_one_stays_aborted() {
+    let rollout = "{ to: next.yaml, percent: 50, abort_if: { newly_denied: 1% } }";
+    let gateway = Rollout::start(rollout).await;
+    let next = gateway.folder.path().join("next.yaml");
+    let first = fs::read_to_string(&next).unwrap();
+    let save = async |candidate: &str| {
+        fs::write(&next, candidate).unwrap();
+        let reloaded = gateway.operator.post("/reload", "").await;
+        assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+        gateway.state().await
+    };
+    abort_by_denials(&gateway).await;
+
+    let state = save(&format!("{first}ask: allow\n")).await;
+    let fields = |state: &Value| (state["is_aborted"].clone(), state["percent"].clone());
+    assert_eq!(fields(&state), (json!(false), json!(50)), "{state:#}");
+    abort_by_denials(&gateway).await;
+
+    let state = save(&first).await;
+    assert_eq!(fields(&state), (json!(true), json!(0)), "{state:#}");
+}
+
+/// Makes denied calls until the rollout is aborted, and its end is stored.
+async fn abort_by_denials(gateway: &Rollout) {
+    denied_calls(gateway, 700).await;
+    let state = gateway
+        .wait_until("abort", |state| state["is_aborted"] == true)
+        .await;
+    let active = gateway.folder.path().join("revisions/active.json");
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    let version = state["to"].as_str().unwrap();
+    while !fs::read_to_string(&active).unwrap().contains(version) {
+        assert!(Instant::now() < deadline, "the abort is not stored");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_promotion_of_the_revision_in_use_ends_its_rollout() {
+    let mut gateway = Rollout::start("{ to: next.yaml, percent: 100 }").await;
+    let config = gateway.operator.get("/config").await.json();
+    let in_use = config["version"].as_str().unwrap();
+    assert!(gateway.denies("any", "banana").await);
+
+    gateway.command(&["promote", in_use]);
+
+    assert_eq!(gateway.state().await, Value::Null);
+    assert!(!gateway.denies("any", "banana").await && gateway.denies("any", "apple").await);
+    let reloaded = gateway.operator.post("/reload", "").await;
+    assert_eq!(
+        (reloaded.status, gateway.state().await),
+        (200, Value::Null),
+        "{}",
+        reloaded.text()
+    );
+    gateway.restart();
+    assert_eq!(gateway.state().await, Value::Null);
+    assert!(!gateway.denies("any", "banana").await);
+
+    gateway.edit("{ to: next.yaml, percent: 99 }").await;
+    assert_eq!(gateway.state().await["percent"], 99);
+    let in_use = json!(in_use);
+    let lines = gateway.stop();
+    let promoted = lines.iter().find(|line| line["kind"] == "promoted");
+    let fields = ["action", "from", "to", "by"].map(|field| &promoted.unwrap()[field]);
+    let expected = [&json!("promote"), &in_use, &in_use, &json!("local")];
+    assert_eq!(fields, expected, "{lines:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_console_ends_a_rollout() {
+    let gateway = Rollout::start("{ to: next.yaml, percent: 100 }").await;
+    let config = gateway.operator.get("/config").await.json();
+    let address = gateway.operator.base.strip_prefix("http://").unwrap();
+    let browser = Browser::at_address(address.parse().unwrap());
+    let page = browser.get("/console/changes").await.html;
+    assert!(page.contains("End the rollout</button>"), "{page}");
+
+    let csrf = browser.csrf("/console/changes").await;
+    let fields = [
+        ("csrf", csrf.as_str()),
+        ("revision", config["version"].as_str().unwrap()),
+    ];
+    let ended = browser.post("/console/changes/promote", &fields).await;
+
+    assert_eq!(ended.status, 303);
+    assert_eq!(gateway.state().await, Value::Null);
+    let page = browser.get("/console/changes").await.html;
+    assert!(!page.contains("End the rollout"), "{page}");
+}
+
 /// Answers each request with a call of the tool `look`, and each denial with a text.
 async fn upstream_calling_look() -> Upstream {
     Upstream::with(|asked| {
