@@ -21,6 +21,10 @@ impl Protocol for TerminaiProtocol {
         "terminai"
     }
 
+    fn settings_folder(&self) -> Option<&'static str> {
+        Some(".terminai")
+    }
+
     fn shows_message_parts(&self) -> bool {
         true
     }
