@@ -205,7 +205,10 @@ async fn a_settings_file_disables_hooks_of_settings_files_but_none_of_the_config
     let user = json!({ "hooksConfig": { "disabled": ["guard", "lint"] } }).to_string();
     let lint = json!([{ "hooks": [hook::command("lint", "touch linted")] }]);
     let project = json!({ "hooks": { "BeforeModel": lint } }).to_string();
-    let files = [("user.json", user.as_str()), ("project.json", &project)];
+    let files = [
+        ("user.json", user.as_str()),
+        ("project.json", project.as_str()),
+    ];
     let gate = TestGateway::with_files(&upstream, &config, &files).await;
 
     let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
