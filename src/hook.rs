@@ -66,6 +66,7 @@ pub fn registry() -> Registry {
 fn protocol_shape(protocol: &&dyn Protocol) -> ProtocolShape {
     ProtocolShape {
         name: protocol.name(),
+        folder: protocol.settings_folder(),
         settings: protocol.settings_format(),
     }
 }

@@ -174,7 +174,7 @@ impl EventVisitor for ReportedEvent {
         }
         let explain = self.is_explained.then(|| ExplainInput {
             session: self.context.session_id.clone(),
-            body: self.body,
+            event: event.clone(),
         });
         let (snapshot, context, recorder) = (self.snapshot, self.context, self.recorder);
         Ok(Box::pin(async move {
@@ -188,7 +188,7 @@ impl EventVisitor for ReportedEvent {
                 snapshot.sessions.remove(&key).await;
                 snapshot.remove_transcript(&key);
             }
-            to_response::<E>(outcome, explain)
+            to_response(outcome, explain)
         }))
     }
 }
@@ -208,15 +208,15 @@ fn check_objects<E: EventKind>(reported: &Value, event: &E) -> Result<(), ApiErr
 }
 
 /// Parts of a reported event that its explanation needs.
-struct ExplainInput {
+struct ExplainInput<E> {
     session: String,
-    body: Bytes,
+    event: E,
 }
 
 /// Returns the output as a hook prints it, with an explanation if asked for.
 fn to_response<E: EventKind>(
     outcome: EventOutcome<E::Verdict>,
-    explain: Option<ExplainInput>,
+    explain: Option<ExplainInput<E>>,
 ) -> Value {
     let mut output = outcome.output;
     let masked = output.deny_masked_result().then_some(Action::Deny);
@@ -224,7 +224,7 @@ fn to_response<E: EventKind>(
     let arguments = explain
         .as_ref()
         .filter(|_| matches!(action, Action::Proceed | Action::Ask))
-        .and_then(|input| edited_arguments::<E>(&input.body, &output));
+        .and_then(|input| edited_arguments(input.event.clone(), &output));
     let added = output.plain_context().filter(|_| action == Action::Proceed);
     let specific = &mut output.hook_specific_output;
     if let Some(added) = added {
@@ -245,12 +245,10 @@ fn to_response<E: EventKind>(
 }
 
 /// Returns the arguments of a tool call if hooks changed them.
-fn edited_arguments<E: EventKind>(reported: &[u8], output: &HookOutput) -> Option<Value> {
+fn edited_arguments<E: EventKind>(mut event: E, output: &HookOutput) -> Option<Value> {
     output.specific("tool_input")?;
-    let mut event: E = serde_json::from_slice(reported).ok()?;
     event.apply(output);
-    let mut edited = serde_json::to_value(event).ok()?;
-    Some(edited.get_mut("tool_input")?.take())
+    event.tool_input().map(|input| json!(input))
 }
 
 /// Returns the snapshot of the event's session, while another config is rolled out.

@@ -41,6 +41,8 @@ pub struct CompiledSchema {
 pub struct ProtocolShape {
     /// The name of the protocol.
     pub name: &'static str,
+    /// The folder of its settings files, such as `.claude`; `None` if it is the default.
+    pub folder: Option<&'static str>,
     /// The format of its settings files; `None` for that of gemini-cli.
     pub settings: Option<&'static SettingsFormat>,
 }

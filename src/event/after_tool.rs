@@ -127,7 +127,7 @@ pub fn tool_response(response: Value, media: Vec<Value>) -> ToolResponse {
     let mut shown = ToolResponse::new();
     let content = match response {
         Value::Object(mut fields) => {
-            if let Some(error) = fields.get("error") {
+            if let Some(error) = fields.get("error").filter(|error| !error.is_null()) {
                 shown.insert("error".to_owned(), json!({ "message": text_of(error) }));
             }
             let is_only = |field: &&&str| fields.len() == 1 && fields.contains_key(**field);

@@ -73,8 +73,6 @@ pub enum AgentScope {
 /// Settings files of a hook family that differ from those of gemini-cli.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SettingsFormat {
-    /// Folder in which the family's agent looks for the file, such as `.claude`.
-    pub folder: &'static str,
     /// Events that hooks can run on.
     pub events: &'static [EventAlias],
     /// Events of the family that a gateway cannot see.

@@ -84,19 +84,17 @@ fn encode_inputs<E: EventKind>(
     shown: &[ShownEvent<'_, E>],
     document: Option<&RawValue>,
 ) -> Vec<Bytes> {
-    let form = |hook: &Hook, shown: &ShownEvent<'_, E>| {
+    let mut inputs: Vec<(_, Bytes)> = Vec::new();
+    for (hook, shown) in plan.hooks.iter().zip(shown) {
         let spec = &hook.spec;
-        (
+        let form = (
             hook.protocol.name(),
             spec.view,
             spec.system_messages,
             spec.context,
-            hook.shown_tool(shown.original),
-        )
-    };
-    let mut inputs: Vec<(_, Bytes)> = Vec::new();
-    for (hook, shown) in plan.hooks.iter().zip(shown) {
-        let form = form(hook, shown);
+            shown.event().subject(),
+            shown.arguments.as_ref(),
+        );
         let mut earlier = inputs.iter();
         let equal = earlier.find(|(other, _)| *other == form);
         let input = match equal {
@@ -139,8 +137,7 @@ impl<'a, E: EventKind> ShownEvent<'a, E> {
             SystemMessages::Shown => original.with_system_message(),
             SystemMessages::Hidden => None,
         };
-        let view = hook.matcher.view(original);
-        let (tool, arguments) = view.map(|view| (view.event, view.arguments)).unzip();
+        let (tool, arguments) = hook.matcher.view(original).unzip();
         Self {
             original,
             changed: with_system.or(tool),

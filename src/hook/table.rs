@@ -24,7 +24,7 @@ use crate::{
         Config, FailureMode, HookGroup, HookSpec, Matcher, PolicyLayer, Problem, SourceSpan,
         ToolMeaning, When,
     },
-    event::{EventKind, EventName, MatcherSubject, RuleId},
+    event::{EventName, RuleId},
     observe::trace::RuleIdentity,
     protocol::{self, Protocol, ToolFamily, ToolNameOverride, ToolNames},
     recording::RuleDefinition,
@@ -76,15 +76,6 @@ impl Hook {
     pub(super) fn precedence(&self) -> (Option<FailureMode>, bool) {
         let is_unproven = self.is_unproven.load(Ordering::Relaxed);
         (self.spec.strictness(), is_unproven)
-    }
-
-    /// Returns the name that the hook receives for the tool of an event, if it is not that
-    /// on the wire.
-    pub(super) fn shown_tool(&self, event: &impl EventKind) -> Option<String> {
-        match event.subject() {
-            MatcherSubject::Tool(wire) => self.matcher.shown_name(wire),
-            MatcherSubject::None | MatcherSubject::Keyword(_) => None,
-        }
     }
 }
 

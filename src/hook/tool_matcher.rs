@@ -18,15 +18,6 @@ pub struct ToolMatcher {
     names: Arc<ToolNames>,
 }
 
-/// A tool call with the names of a family of hooks.
-#[derive(Debug)]
-pub struct ToolView<E> {
-    /// Event with the family's name of the tool, and its names of arguments.
-    pub event: E,
-    /// Arguments as hooks see them.
-    pub arguments: ShownArguments,
-}
-
 impl ToolMatcher {
     /// Returns a matcher for hooks of `family`.
     pub const fn new(matcher: Matcher, family: ToolFamily, names: Arc<ToolNames>) -> Self {
@@ -61,7 +52,7 @@ impl ToolMatcher {
     /// family that the matcher matches. `None` if hooks receive the name as it is: the tool
     /// is the family's own and has a name that matches, or the matcher is written for the name
     /// on the wire.
-    pub fn shown_name(&self, wire: &str) -> Option<String> {
+    fn shown_name(&self, wire: &str) -> Option<String> {
         let aliases = self.aliases(wire);
         let matches = |name: &str| self.matcher.is_all() || self.matches_name(name);
         if aliases.is_own {
@@ -76,19 +67,17 @@ impl ToolMatcher {
         aliases.names.into_iter().find(|name| matches(name))
     }
 
-    /// Returns the event of a tool call with the names of the family; `None` if hooks receive the
-    /// call as it is.
-    pub fn view<E: EventKind>(&self, event: &E) -> Option<ToolView<E>> {
+    /// Returns the event of a tool call with the names of the family, and its arguments; `None` if
+    /// hooks receive the call as it is.
+    pub fn view<E: EventKind>(&self, event: &E) -> Option<(E, ShownArguments)> {
         let MatcherSubject::Tool(wire) = event.subject() else {
             return None;
         };
         let name = self.shown_name(wire);
         let arguments = self.arguments(wire, name.as_deref(), event.tool_input()?)?;
         let name = name.as_deref().unwrap_or(wire);
-        Some(ToolView {
-            event: event.with_tool(name, arguments.input.clone())?,
-            arguments,
-        })
+        let shown = event.with_tool(name, arguments.input.clone())?;
+        Some((shown, arguments))
     }
 
     /// Returns the arguments that hooks receive for the tool `wire` with the name `shown`; `None`

@@ -19,7 +19,6 @@ use crate::event::{
 pub(super) struct ClaudeProtocol;
 
 const FORMAT: SettingsFormat = SettingsFormat {
-    folder: ".claude",
     events: claude_form::EVENTS,
     unsupported: &[
         "ConfigChange",
@@ -58,6 +57,10 @@ impl Protocol for ClaudeProtocol {
 
     fn tools(&self) -> ToolFamily {
         ToolFamily::Claude
+    }
+
+    fn settings_folder(&self) -> Option<&'static str> {
+        Some(".claude")
     }
 
     fn settings_format(&self) -> Option<&'static SettingsFormat> {

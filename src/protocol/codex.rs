@@ -24,7 +24,6 @@ pub(super) const EVENTS: &[EventAlias] = match claude_form::EVENTS.split_last() 
 };
 
 const FORMAT: SettingsFormat = SettingsFormat {
-    folder: ".codex",
     events: EVENTS,
     unsupported: &[
         "Interrupt",
@@ -44,6 +43,10 @@ impl Protocol for CodexProtocol {
 
     fn tools(&self) -> ToolFamily {
         ToolFamily::Codex
+    }
+
+    fn settings_folder(&self) -> Option<&'static str> {
+        Some(".codex")
     }
 
     fn settings_format(&self) -> Option<&'static SettingsFormat> {

@@ -17,6 +17,12 @@ pub trait Protocol: fmt::Debug + Send + Sync {
         ToolFamily::Gemini
     }
 
+    /// Returns the folder in which its agent has its settings file; `None` if files in any folder
+    /// have the protocol by default.
+    fn settings_folder(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Returns the format of its settings files; `None` if it is gemini-cli's.
     fn settings_format(&self) -> Option<&'static SettingsFormat> {
         None

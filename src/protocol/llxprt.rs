@@ -21,6 +21,10 @@ impl Protocol for LlxprtProtocol {
         "llxprt"
     }
 
+    fn settings_folder(&self) -> Option<&'static str> {
+        Some(".llxprt")
+    }
+
     fn tools(&self) -> ToolFamily {
         ToolFamily::Llxprt
     }

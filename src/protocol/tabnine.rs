@@ -12,6 +12,10 @@ impl Protocol for TabnineProtocol {
         "tabnine"
     }
 
+    fn settings_folder(&self) -> Option<&'static str> {
+        Some(".tabnine/agent")
+    }
+
     fn interpret(&self, result: &mut HookResult, _event: Event<'_>) {
         result.output.replace_arguments();
     }

@@ -1,6 +1,8 @@
 //! The `terminai` protocol of `TerminaI`: hooks see the JSON of parts that are not
 //! text inside `content`, and context is added verbatim.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde_json::json;
 
@@ -19,6 +21,10 @@ pub(super) struct TerminaiProtocol;
 impl Protocol for TerminaiProtocol {
     fn name(&self) -> &'static str {
         "terminai"
+    }
+
+    fn settings_folder(&self) -> Option<&'static str> {
+        Some(".terminai")
     }
 
     fn shows_message_parts(&self) -> bool {
@@ -119,20 +125,49 @@ impl Texts {
 
     /// Removes the first verbatim occurrence of each JSON text.
     fn without_json(&mut self, source: &MessageParts, content: &str) -> String {
-        let mut text = content.to_owned();
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for json in source.json_parts() {
-            if !text.contains(json) {
-                let dropped = "messages: only text can be changed; other parts are kept";
-                self.changed_json = Some(DiagnosticCode::EditDropped.with(dropped));
-            }
-            text = text.replacen(json, "", 1);
+            *counts.entry(json).or_default() += 1;
+        }
+        let text = without_objects(content, &mut counts);
+        if counts.values().any(|count| *count > 0) {
+            let dropped = "messages: only text can be changed; other parts are kept";
+            self.changed_json = Some(DiagnosticCode::EditDropped.with(dropped));
         }
         text
     }
 }
 
+/// Returns a text without JSON objects, in one pass. Each is removed as often as `counts` has it,
+/// where the number of those that are not in the text remains.
+fn without_objects<'a>(text: &'a str, counts: &mut BTreeMap<&'a str, usize>) -> String {
+    let mut kept = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find('{') {
+        let (before, object) = rest.split_at(start);
+        kept.push_str(before);
+        // No JSON object begins with another one, so only the greatest one up to here can match.
+        let last = counts.range_mut::<&str, _>(..=object).next_back();
+        if let Some((json, count)) = last
+            && *count > 0
+            && let Some(behind) = object.strip_prefix(*json)
+        {
+            *count -= 1;
+            rest = behind;
+        } else {
+            let (brace, behind) = object.split_at(1);
+            kept.push_str(brace);
+            rest = behind;
+        }
+    }
+    kept.push_str(rest);
+    kept
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
     use crate::model::MessagePart;
 
@@ -195,6 +230,46 @@ mod tests {
             &[&quote, "Calling  now"],
             false,
         );
+    }
+
+    #[test]
+    fn equal_json_is_removed_as_often_as_it_was_shown() {
+        let shown = [MessageParts {
+            role: Role::User,
+            parts: vec![json(RESULT), text("a"), json(RESULT)],
+        }];
+        let content = format!("b {RESULT}{{{RESULT}{RESULT}");
+        let returned = [Message {
+            role: Role::User,
+            content,
+        }];
+
+        let texts = Texts::new(&shown, &returned);
+
+        assert_eq!(texts.messages[0].content, format!("b {{{RESULT}"));
+        assert!(texts.changed_json.is_none());
+    }
+
+    #[test]
+    fn many_changed_results_are_read_in_one_pass() {
+        let results = (0..20_000).map(|id| {
+            format!(r#"{{"functionResponse":{{"name":"f","response":{{"output":"{id}"}}}}}}"#)
+        });
+        let parts = results.map(|result| MessagePart::Json(result.into()));
+        let role = Role::User;
+        let shown = MessageParts {
+            role,
+            parts: parts.collect(),
+        };
+        let content = shown.to_message().content.replace("output", "[x]");
+        let returned = Message { role, content };
+        let started = Instant::now();
+
+        let texts = Texts::new(&[shown], std::slice::from_ref(&returned));
+
+        assert!(started.elapsed() < Duration::from_secs(10));
+        assert_eq!(texts.messages, [returned]);
+        assert!(texts.changed_json.is_some());
     }
 
     #[test]

@@ -303,7 +303,7 @@ impl ToolNames {
                 aliases.map(|alias| (*alias).to_owned()).collect()
             }
             None if meant != wire => vec![meant.to_owned()],
-            None => mcp_name(family, meant).into_iter().collect(),
+            None => mcp_names(family, meant),
         };
         let is_alias = family == ToolFamily::Codex && CODEX_MATCHER_ALIASES.contains(&wire);
         ToolAliases {
@@ -318,13 +318,21 @@ impl ToolNames {
     }
 }
 
-/// Returns a family's name of an MCP tool.
-fn mcp_name(family: ToolFamily, name: &str) -> Option<String> {
-    let (server, tool) = mcp_tool(name)?;
-    Some(match family {
-        ToolFamily::Gemini | ToolFamily::Llxprt => format!("mcp_{server}_{tool}"),
-        ToolFamily::Claude | ToolFamily::Codex => format!("mcp__{server}__{tool}"),
-    })
+/// Returns the names that a family has for an MCP tool, that on the wire first.
+fn mcp_names(family: ToolFamily, wire: &str) -> Vec<String> {
+    let Some((server, tool)) = mcp_tool(wire) else {
+        return Vec::new();
+    };
+    let name = format!("mcp__{server}__{tool}");
+    match family {
+        // Documents of gemini-cli have both names.
+        ToolFamily::Gemini | ToolFamily::Llxprt => {
+            let mut names = vec![format!("mcp_{server}_{tool}"), name];
+            names.sort_by_key(|name| name != wire);
+            names
+        }
+        ToolFamily::Claude | ToolFamily::Codex => vec![name],
+    }
 }
 
 #[cfg(test)]
@@ -383,7 +391,11 @@ mod tests {
     #[test]
     fn a_tool_of_an_mcp_server_is_named_by_the_familys_convention() {
         check(ToolFamily::Claude, "mcp_gh_find", &["mcp__gh__find"]);
-        check(ToolFamily::Gemini, "mcp__gh__find", &["mcp_gh_find"]);
+        let names = ["mcp_gh_find", "mcp__gh__find"];
+        check(ToolFamily::Gemini, "mcp_gh_find", &names);
+        check(ToolFamily::Llxprt, "gh__find", &names);
+        let names = ["mcp__gh__find", "mcp_gh_find"];
+        check(ToolFamily::Gemini, "mcp__gh__find", &names);
         check(ToolFamily::Codex, "mcp__gh__find", &["mcp__gh__find"]);
     }
 

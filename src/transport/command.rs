@@ -42,9 +42,6 @@ struct CommandSettings {
     prewarm: Option<NonZero<u32>>,
     #[serde(default)]
     answer: AnswerBy,
-    /// Ignored; for readers of the config.
-    #[serde(default, rename = "description")]
-    _description: Option<String>,
 }
 
 impl CommandTransport {

@@ -32,7 +32,7 @@ fn commands_that_cannot_run_are_refused() {
     check_refused(
         "command",
         &json!({"comand": "true"}),
-        "settings: unknown field `comand`, expected one of `command`, `env`, `prewarm`, `answer`, `description`",
+        "settings: unknown field `comand`, expected one of `command`, `env`, `prewarm`, `answer`",
     );
     check_refused(
         "command",

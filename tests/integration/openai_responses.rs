@@ -892,7 +892,7 @@ async fn hooks_see_the_server_of_an_mcp_tool_in_a_namespace() {
     assert_eq!(upstream.requests()[1].json(), body);
     for event in ["before.json", "after.json"] {
         let seen = gateway.json(event);
-        assert_eq!(seen["tool_name"], "mcp_files_exec_command", "{event}");
+        assert_eq!(seen["tool_name"], "mcp__files__exec_command", "{event}");
         let server = &seen["mcp_context"]["server_name"];
         assert_eq!(server, "files", "{event}");
     }

@@ -409,6 +409,42 @@ async fn context_of_terminai_is_not_part_of_a_request() {
 }
 
 #[tokio::test]
+async fn the_folder_of_a_settings_file_selects_its_protocol() {
+    let event =
+        json!({ "hook_event_name": "BeforeTool", "tool_name": "t", "tool_input": { "a": 1 } });
+    let edit = json!({ "hookSpecificOutput": { "tool_input": { "b": 2 } } });
+    let hooks = json!({
+        "BeforeModel": [printing("seen", &json!({}))],
+        "BeforeTool": [printing("edit", &edit)],
+    });
+    let settings = json!({ "hooks": hooks }).to_string();
+    let (merged, replaced) = (json!({ "a": 1, "b": 2 }), json!({ "b": 2 }));
+    for (path, has_contents, has_results, arguments) in [
+        (".gemini/settings.json", false, false, &merged),
+        (".terminai/settings.json", false, true, &merged),
+        (".tabnine/agent/settings.json", false, false, &replaced),
+        (".llxprt/settings.json", true, false, &replaced),
+    ] {
+        let upstream = Upstream::mock().await;
+        let config = format!("hook_files: [{{ path: {path} }}]\n");
+        let gate = TestGateway::with_files(&upstream, &config, &[(path, &settings)]).await;
+
+        ask(&gate, "generateContent", &conversation()).await;
+        let answer = gate.agent().report(&event, "explain=1").await.json();
+
+        let shown = gate.json("seen.json")["llm_request"].clone();
+        assert_eq!(
+            shown["contents"].is_array(),
+            has_contents,
+            "{path}: {shown}"
+        );
+        let result = &shown["messages"][2]["content"];
+        assert_eq!(result == RESULT, has_results, "{path}: {shown}");
+        assert_eq!(&answer["hookgate"]["arguments"], arguments, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_settings_file_can_disable_its_own_hooks_only() {
     let upstream = Upstream::mock().await;
     let deny = json!({ "decision": "deny", "reason": "no" });

@@ -47,8 +47,11 @@ pub(super) fn detect<'a>(
     path: &Path,
     value: &Value,
 ) -> Option<&'a ProtocolShape> {
-    let folder = path.parent().and_then(Path::file_name);
-    let by_folder = |format: &SettingsFormat| folder.is_some_and(|name| name == format.folder);
+    let folder = path.parent();
+    let by_folder = |protocol: &&ProtocolShape| {
+        let folders = folder.zip(protocol.folder);
+        folders.is_some_and(|(folder, own)| folder.ends_with(own))
+    };
     let keys = value.get("hooks").and_then(Value::as_object);
     let keys: Vec<&str> = keys
         .into_iter()
@@ -56,15 +59,13 @@ pub(super) fn detect<'a>(
         .map(String::as_str)
         .collect();
     let is_own = |name: &&str| EventName::parse(name).is_some();
-    let by_events = |format: &SettingsFormat| {
+    let has_events = |format: &SettingsFormat| {
         let mut foreign = keys.iter().filter(|key| !is_own(key));
         foreign.any(|key| format.events.iter().any(|alias| alias.name == *key))
     };
-    let find = |matches: &dyn Fn(&SettingsFormat) -> bool| {
-        let mut protocols = registry.protocols.iter();
-        protocols.find(|protocol| protocol.settings.is_some_and(matches))
-    };
-    find(&by_folder).or_else(|| find(&by_events))
+    let by_events = |protocol: &&ProtocolShape| protocol.settings.is_some_and(has_events);
+    let found = registry.protocols.iter().find(by_folder);
+    found.or_else(|| registry.protocols.iter().find(by_events))
 }
 
 /// Translates a settings file of a family.
@@ -390,7 +391,6 @@ mod tests {
     use super::*;
 
     const CLAUDE: SettingsFormat = SettingsFormat {
-        folder: ".claude",
         events: &[EventAlias::new(
             "PreToolUse",
             EventName::BeforeTool,

@@ -1,9 +1,6 @@
 //! Hooks of the config and of settings files: read one by one, then merged.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
@@ -179,27 +176,28 @@ impl Loader {
     }
 
     /// Merges blocks in order into the hooks of the config. The switches of the config itself,
-    /// which is the last block, apply to all blocks.
-    pub(super) fn merge_hooks(&mut self, blocks: Vec<HookBlock>, config: &mut Config) {
-        let disabled: Vec<(String, SourceSpan)> =
-            blocks.iter().flat_map(HookBlock::disabled_hooks).collect();
-        let all_disabled = blocks.last().and_then(HookBlock::disabled_at);
+    /// which is the last block, apply to all blocks. Names that settings files disable apply to
+    /// the hooks of settings files: agents write them there for their own users.
+    pub(super) fn merge_hooks(&mut self, mut files: Vec<HookBlock>, config: &mut Config) {
+        let Some(own) = files.pop() else {
+            return;
+        };
+        let by_files: Vec<_> = files.iter().flat_map(HookBlock::disabled_hooks).collect();
+        let by_config: Vec<_> = own.disabled_hooks().collect();
+        let all_disabled = own.disabled_at();
         let all_disabled = all_disabled.as_ref();
-        let hooks = blocks.iter().flat_map(HookBlock::hooks);
+        let hooks = files.iter().chain([&own]).flat_map(HookBlock::hooks);
+        let disabled = [by_files.as_slice(), by_config.as_slice()].concat();
         let problems = disabled_locked_hooks(&self.layers, hooks, &disabled, all_disabled);
         self.problems.extend(problems);
-        let hooks = blocks.iter().flat_map(HookBlock::hooks);
-        let names: BTreeSet<String> = hooks.map(|hook| hook.switch().to_owned()).collect();
-        for block in blocks {
-            self.add_hooks(block, all_disabled, config);
+        let unused = unused_switches(&files, &own);
+        for file in files {
+            self.add_hooks(file, all_disabled, config);
         }
-        for (name, span) in &disabled {
-            if !names.contains(name) {
-                let message = format!("no hook is named `{name}`, so none is disabled");
-                self.warnings.push(Problem::at(span, message));
-            }
-        }
-        self.disable_hooks(&disabled, config);
+        self.disable_hooks(&by_files, config);
+        self.add_hooks(own, all_disabled, config);
+        self.warnings.extend(unused);
+        self.disable_hooks(&by_config, config);
         for (event, groups) in &config.hooks {
             self.warnings
                 .extend(duplicate_hooks(*event, groups, &self.layers));
@@ -323,6 +321,25 @@ impl HookBlock {
             })
         })
     }
+}
+
+/// Returns a warning for each name that disables no hook.
+fn unused_switches(files: &[HookBlock], own: &HookBlock) -> Vec<Problem> {
+    let has = |block: &HookBlock, name: &str| block.hooks().any(|hook| hook.switch() == name);
+    let is_in_files = |name: &str| files.iter().any(|file| has(file, name));
+    let by_files = files.iter().flat_map(HookBlock::disabled_hooks);
+    let by_files = by_files.filter(|(name, _)| !is_in_files(name));
+    let by_config = own.disabled_hooks();
+    let by_config = by_config.filter(|(name, _)| !is_in_files(name) && !has(own, name));
+    let warnings = by_files.chain(by_config).map(|(name, span)| {
+        let message = if has(own, &name) {
+            format!("hook `{name}` of the config cannot be disabled by a settings file")
+        } else {
+            format!("no hook is named `{name}`, so none is disabled")
+        };
+        Problem::at(&span, message)
+    });
+    warnings.collect()
 }
 
 /// Sets the agents on whose calls the hooks of each group run.

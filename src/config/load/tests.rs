@@ -268,7 +268,7 @@ fn hooks_are_on_and_switches_are_no_events() {
 }
 
 #[test]
-fn disabled_names_of_all_sources_count_for_all_hooks() {
+fn names_that_a_settings_file_disables_count_for_settings_files_only() {
     let settings = r#"{ "hooks": { "disabled": ["own"],
         "AfterTool": [{ "hooks": [{ "command": "a", "name": "named" }, { "command": "cut" }] }],
         "SessionEnd": [{ "hooks": [{ "command": "c" }] }] },
@@ -279,11 +279,12 @@ hooksConfig: { disabled: [named, a, typo] }
 ";
     let settings = [("s.json", settings)];
 
-    assert_eq!(running(text, &settings), ["cut"]);
+    assert_eq!(running(text, &settings), ["cut", "own"]);
     let (_directory, config) = load(text, &settings);
     let events: Vec<_> = config.unwrap().hooks.into_keys().collect();
     assert_eq!(events, [EventName::AfterTool]);
     assert_snapshot!(messages(text, &settings), @r"
+    s.json:1:27: hook `own` of the config cannot be disabled by a settings file
     hookgate.yaml:3:34: no hook is named `a`, so none is disabled
     hookgate.yaml:3:37: no hook is named `typo`, so none is disabled
     ");

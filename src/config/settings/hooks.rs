@@ -207,8 +207,8 @@ pub(crate) struct HookFile {
     /// Path of the settings.json.
     #[schemars(with = "FilePathSchema")]
     pub(crate) path: PathBuf,
-    /// The protocol of its hooks. Default: by the file's folder or the names of its events
-    /// `claude` or `codex`, else `gemini`.
+    /// The protocol of its hooks. Default: that of the file's folder, such as `.llxprt`, else by
+    /// the names of its events `claude` or `gemini`.
     #[schemars(with = "Option<String>", extend("x-known" = "protocols"))]
     pub(crate) protocol: Option<String>,
     /// Send the system instruction as a first message to its hooks.

@@ -199,7 +199,7 @@ fn answers(result: &Value, call: &Value) -> bool {
 fn outcome(response: Option<&Value>) -> (&'static str, &str) {
     match response {
         None => ("cancelled", ""),
-        Some(response) if response.get("error").is_some() => {
+        Some(response) if response.get("error").is_some_and(|error| !error.is_null()) => {
             ("error", text_at(response, "/error").unwrap_or_default())
         }
         Some(response) => ("success", text_at(response, "/output").unwrap_or_default()),

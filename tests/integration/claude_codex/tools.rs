@@ -114,6 +114,29 @@ async fn mcp_tools_have_the_names_of_the_protocol() {
 }
 
 #[tokio::test]
+async fn a_hook_of_gemini_clis_family_matches_both_names_of_an_mcp_tool() {
+    for (wire, matcher, shown) in [
+        ("mcp_gh_find", "mcp__gh__.*", "mcp__gh__find"),
+        ("mcp__gh__find", "mcp_gh_.*", "mcp_gh_find"),
+        ("mcp_gh_find", "", "mcp_gh_find"),
+        ("mcp__gh__find", "", "mcp__gh__find"),
+        ("gh__find", "", "mcp_gh_find"),
+    ] {
+        for protocol in ["gemini", "tabnine", "llxprt"] {
+            let upstream = upstream_calling(wire, &json!({})).await;
+            let hooks = json!({ "BeforeTool": on(matcher, "seen", "exit 2") });
+            let gate = gate(&upstream, protocol, &hooks).await;
+
+            let parts = send_prompt(&gate, wire).await;
+
+            let case = format!("{wire} {matcher} {protocol}");
+            assert_eq!(parts, json!([{ "text": "done" }]), "{case}");
+            assert_eq!(gate.json("seen.json")["tool_name"], shown, "{case}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn tool_names_can_be_configured() {
     let names = "tool_names: { my_shell: Bash, shell: false }\n";
     for (wire, is_denied) in [("my_shell", true), ("shell", false), ("Bash", true)] {

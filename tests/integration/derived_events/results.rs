@@ -60,6 +60,21 @@ async fn hooks_see_the_call_and_its_result() {
 }
 
 #[tokio::test]
+async fn a_result_whose_error_is_null_has_not_failed() {
+    let upstream = Upstream::mock().await;
+    let config = hook::config(&[("AfterTool", hook::printing("seen", &json!({})))]);
+    let gate = TestGateway::start(&upstream, &config).await;
+    let result = json!({ "output": "ok", "error": null });
+    let chat = Chat::with_prompt("read a").call("read_file", &json!({}));
+
+    chat.result("read_file", &result).send(&gate).await;
+
+    let seen = gate.json("seen.json")["tool_response"].clone();
+    let text = result.to_string();
+    assert_eq!(seen, json!({ "llmContent": result, "returnDisplay": text }));
+}
+
+#[tokio::test]
 async fn context_is_appended_to_the_result_in_every_later_request() {
     let upstream = Upstream::mock().await;
     let output = json!({ "hookSpecificOutput": { "additionalContext": "mind <this>" } });

@@ -39,7 +39,9 @@ impl TestGateway {
     pub async fn with_files(upstream: &Upstream, config: &str, files: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().unwrap();
         for (name, text) in files {
-            std::fs::write(folder.path().join(name), text).unwrap();
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
         }
         let config = complete(config, &format!("http://{}", upstream.addr));
         let file = folder.path().join("hookgate.yaml");

@@ -197,6 +197,27 @@ async fn hooks_of_a_settings_file_run_before_those_of_the_config() {
     assert_eq!(gate.file("order"), "first\nsecond\n");
 }
 
+#[tokio::test]
+async fn a_settings_file_disables_hooks_of_settings_files_but_none_of_the_config() {
+    let upstream = Upstream::mock().await;
+    let guard = hook::config(&[("BeforeModel", hook::denying("guard", "not today"))]);
+    let config = format!("hook_files: [{{ path: user.json }}, {{ path: project.json }}]\n{guard}");
+    let user = json!({ "hooksConfig": { "disabled": ["guard", "lint"] } }).to_string();
+    let lint = json!([{ "hooks": [hook::command("lint", "touch linted")] }]);
+    let project = json!({ "hooks": { "BeforeModel": lint } }).to_string();
+    let files = [
+        ("user.json", user.as_str()),
+        ("project.json", project.as_str()),
+    ];
+    let gate = TestGateway::with_files(&upstream, &config, &files).await;
+
+    let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
+
+    assert_eq!(answer.header("x-hookgate-action"), "deny");
+    assert_eq!(upstream.requests().len(), 0);
+    assert!(!gate.path("linted").exists());
+}
+
 /// Hook that replaces a word in the answer.
 fn replacing(name: &str, word: &str) -> Value {
     let python = format!(
