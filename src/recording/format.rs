@@ -23,8 +23,8 @@ pub struct RecordedExchange {
     pub revision: String,
     /// Name of the caller.
     pub caller: String,
-    /// Begin of the key by which sessions of callers without a name are kept apart; empty for
-    /// others.
+    /// Key by which sessions of callers without a name are kept apart, as `caller.key` of
+    /// conditions has it; empty for others.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub caller_key: String,
     /// Session of the call; absent if nothing needed it.

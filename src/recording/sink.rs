@@ -276,10 +276,10 @@ impl Sink for RecordingSink {
     }
 }
 
-/// Returns what keeps a caller without a name apart from others.
+/// Returns what keeps a caller without a name apart from others, and what rules compare.
 fn caller_key(caller: &Caller) -> &str {
     if caller.name.is_empty() {
-        caller.short_key()
+        &caller.key
     } else {
         ""
     }
