@@ -70,6 +70,9 @@ pub struct RecordedSession {
     /// Relation of the request to the session, such as `new` or `continued`.
     #[serde(rename = "match")]
     pub match_kind: String,
+    /// Id of the session whose conversation a `forked` one continues; absent for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
 }
 
 /// A body, or a piece of one.

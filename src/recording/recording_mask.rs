@@ -42,6 +42,9 @@ impl RecordingMask {
         }
         if let Some(session) = &mut line.session {
             self.mask_name(&mut session.id, redactor);
+            if let Some(parent) = &mut session.parent {
+                self.mask_name(parent, redactor);
+            }
         }
         for (header, value) in &mut line.headers {
             if SESSION_HEADERS.contains(&header.as_str()) {
