@@ -5,8 +5,8 @@
 //! config does. Sessions are replayed in order, different ones in parallel.
 //!
 //! Reading order: `schedule` (which call is replayed when), `replayer`, `gateway` (one call),
-//! `compare` (two calls), `totals` and `report` (all calls), `format`. The shadow gives a
-//! [`SessionOrder`] and a [`Replayer`] its calls one by one.
+//! `compare` (two calls), `totals` and `report` (all calls), `format`. The shadow uses
+//! [`SessionOrder`] and [`Replayer`] for calls that come one by one.
 
 mod answer_channels;
 mod compare;
