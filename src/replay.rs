@@ -29,7 +29,7 @@ mod totals;
 
 pub use self::{
     comparison::{Change, Comparison, DifferenceKind, UnknownReason},
-    fail_on::{FailCondition, FailOn, FailOnError},
+    fail_on::{FailCondition, FailOnError},
     format::{ReportFormat, html_report, render},
     gateway::ReplayedHooks,
     name_replay::replay_names,
