@@ -5,8 +5,8 @@
 //! config does. Sessions are replayed in order, different ones in parallel.
 //!
 //! Reading order: `schedule` (which call is replayed when), `replayer`, `gateway` (one call),
-//! `compare` (two calls), `totals` and `report` (all calls), `format`. [`SerialReplay`] does the same
-//! with calls that come one by one.
+//! `compare` (two calls), `totals` and `report` (all calls), `format`. The shadow uses
+//! [`SessionOrder`] and [`Replayer`] for calls that come one by one.
 
 mod answer_channels;
 mod compare;
@@ -23,25 +23,23 @@ mod replay_sink;
 mod replayer;
 mod report;
 mod schedule;
-mod serial;
 mod session_order;
 mod tool_coverage;
 mod totals;
 
 pub use self::{
     comparison::{Change, Comparison, DifferenceKind, UnknownReason},
-    fail_on::{FailCondition, FailOn, FailOnError},
+    fail_on::{FailCondition, FailOnError},
     format::{ReportFormat, html_report, render},
     gateway::ReplayedHooks,
     name_replay::replay_names,
     progress::Progress,
-    replayer::ReplayConfigs,
+    replayer::{ReplayConfigs, Replayer},
     report::{
         CallCounts, CallTimes, ChangeCounts, ChangeSample, DamageReport, EvaluatedRule, ReplayCost,
         ReplayReport,
     },
     schedule::{RecordingSource, ReplayError, replay},
-    serial::{LiveReport, SerialReplay},
-    session_order::OrderedCall,
+    session_order::{OrderedCall, SessionOrder},
     tool_coverage::ToolCoverage,
 };

@@ -192,7 +192,7 @@ fn summary(exchange: &RecordedExchange) -> String {
 /// Returns what an event denied, as part of a line: the event, and tool calls that policies removed.
 fn denials(exchange: &RecordedExchange, event: &RecordedEvent) -> String {
     let is_denied = match event.verdict.as_str() {
-        "deny" => true,
+        "deny" | "stop" => true,
         // The setting `ask` denied it, unless all calls went to the agent.
         "ask" => exchange.outcome.tool_denied,
         _ => false,
@@ -228,7 +228,7 @@ mod tests {
             "events": [{ "name": "BeforeTool", "ms": 1, "round": 1, "origin": "call",
                 "subject": "rm", "hooks": [], "verdict": "deny" },
                 { "name": "BeforeModel", "ms": 1, "round": 1, "origin": "call",
-                "hooks": [], "verdict": "deny" },
+                "hooks": [], "verdict": "stop" },
                 { "name": "BeforeTool", "ms": 1, "round": 1, "origin": "call",
                 "subject": "glob", "hooks": [], "verdict": "ask" },
                 { "name": "AfterModel", "ms": 1, "round": 1, "origin": "call",

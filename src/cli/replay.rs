@@ -20,8 +20,8 @@ use super::{
 use crate::{
     config::Config,
     replay::{
-        FailCondition, FailOn, Progress, RecordingSource, ReplayConfigs, ReplayReport,
-        ReplayedHooks, ReportFormat, render, replay, replay_names,
+        FailCondition, Progress, RecordingSource, ReplayConfigs, ReplayReport, ReplayedHooks,
+        ReportFormat, render, replay, replay_names,
     },
     timestamp,
     trial::load_config,
@@ -58,7 +58,7 @@ pub(super) struct ReplayArgs {
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     format: ReportFormat,
     /// Exit with 1 if this holds, such as `newly_denied > 0.1% || newly_allowed > 0`
-    #[arg(long, value_name = "EXPRESSION", value_parser = parse_condition)]
+    #[arg(long, value_name = "EXPRESSION")]
     fail_on: Option<FailCondition>,
     /// Decision log, of which names are replayed
     #[arg(long, value_name = "FILE", conflicts_with_all = ["path", "against"])]
@@ -152,7 +152,7 @@ pub(super) fn check_condition(
     match condition.filter(|condition| condition.holds(report)) {
         Some(condition) => Err(Failure::Failed(format!(
             "`--fail-on` holds: {}",
-            condition.text
+            condition.text()
         ))),
         None => Ok(()),
     }
@@ -165,15 +165,6 @@ pub(super) fn show_progress(line: &str) {
         // There is no other output for an error.
         let _ignored = write!(out, "\r\x1b[K{line}").and_then(|()| out.flush());
     }
-}
-
-/// Parses the expression of `--fail-on`.
-pub(super) fn parse_condition(text: &str) -> Result<FailCondition, String> {
-    let expression: FailOn = text.parse().map_err(|error| format!("{error}"))?;
-    Ok(FailCondition {
-        text: text.to_owned(),
-        expression,
-    })
 }
 
 /// Reads a time, or a duration before now.

@@ -89,6 +89,7 @@ async fn find_session(
         id: &session.key.id,
         match_kind: session.match_kind.as_str(),
         source: session.state.source.as_str(),
+        parent: session.parent.as_deref(),
         sub_agent: turn.hook_context.sub_agent.as_deref(),
     });
     Ok((history, session))

@@ -23,8 +23,8 @@ pub struct RecordedExchange {
     pub revision: String,
     /// Name of the caller.
     pub caller: String,
-    /// Begin of the key by which sessions of callers without a name are kept apart; empty for
-    /// others.
+    /// Key by which sessions of callers without a name are kept apart, as `caller.key` of
+    /// conditions has it; empty for others.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub caller_key: String,
     /// Session of the call; absent if nothing needed it.
@@ -70,6 +70,9 @@ pub struct RecordedSession {
     /// Relation of the request to the session, such as `new` or `continued`.
     #[serde(rename = "match")]
     pub match_kind: String,
+    /// Id of the session whose conversation a `forked` one continues; absent for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
 }
 
 /// A body, or a piece of one.

@@ -13,7 +13,7 @@ use super::{
     },
     input_hash::{hashed_part, input_hash},
     memory_budget::{MAX_EXCHANGE_BYTES, ReservedBytes},
-    recording_mask::RecordingMask,
+    recording_mask::{RecordingMask, mask_target},
     request_head::{request_head, without_credentials},
 };
 use crate::{
@@ -194,7 +194,7 @@ impl RawRound {
     fn into_recorded(self, received: &[u8], redactor: &mut Option<Redactor<'_>>) -> RecordedRound {
         let mut target = self.target;
         if let Some(redactor) = redactor {
-            redactor.text(&mut target);
+            mask_target(&mut target, redactor);
         }
         RecordedRound {
             ms: self.ms,

@@ -1,6 +1,6 @@
 //! Collects the events of one exchange for its recording.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{mem, sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -63,14 +63,9 @@ impl RecordingSink {
         self.raw.as_deref_mut()
     }
 
-    /// Decides whether the exchange is recorded, unless that is decided. `session` is how its
-    /// session was found. Also a call that is not recorded has its place in the session, so that
-    /// the gap can be seen.
-    fn decide(
-        &mut self,
-        exchange: &ExchangeSummary,
-        session: Option<(&'static str, &'static str)>,
-    ) {
+    /// Decides whether the exchange is recorded, unless that is decided. Also a call that is not
+    /// recorded has its place in the session, so that the gap can be seen.
+    fn decide(&mut self, exchange: &ExchangeSummary) {
         if self.is_sampled.is_some() {
             return;
         }
@@ -82,13 +77,34 @@ impl RecordingSink {
         let place = is_counted.then(|| self.collector.next_place(caller, id));
         self.raw.take_if(|_| !is_sampled);
         if let Some(raw) = &mut self.raw {
-            let (match_kind, source) = session.unwrap_or(("named", "named"));
             raw.line.session = place.map(|place| RecordedSession {
                 id: id.clone(),
                 place,
-                source: source.to_owned(),
-                match_kind: match_kind.to_owned(),
+                source: "named".to_owned(),
+                match_kind: "named".to_owned(),
+                parent: None,
             });
+        }
+    }
+
+    /// Records how the session of the exchange was found.
+    fn record_session(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
+        self.decide(exchange);
+        let session = self.raw.as_mut().and_then(|raw| raw.line.session.as_mut());
+        if let ExchangeEvent::SessionFound {
+            match_kind,
+            source,
+            parent,
+            ..
+        } = event
+            && let Some(session) = session
+        {
+            *session = RecordedSession {
+                source: (*source).to_owned(),
+                match_kind: (*match_kind).to_owned(),
+                parent: parent.map(str::to_owned),
+                ..mem::take(session)
+            };
         }
     }
 
@@ -125,7 +141,7 @@ impl RecordingSink {
         let ms = milliseconds(exchange);
         match event {
             ExchangeEvent::Sending { target, body } => {
-                self.decide(exchange, None);
+                self.decide(exchange);
                 // An unedited body shares its memory with the request or the round before.
                 let raw = self.raw.as_deref();
                 let is_shared = |body: &Bytes| raw.is_some_and(|raw| raw.shares_body(body));
@@ -200,7 +216,7 @@ impl RecordingSink {
     }
 
     fn finish(&mut self, exchange: &ExchangeSummary) {
-        self.decide(exchange, None);
+        self.decide(exchange);
         let Some(mut raw) = self.raw.take() else {
             if self.is_sampled == Some(true) {
                 self.collector.count_dropped();
@@ -234,9 +250,7 @@ impl RecordingSink {
 impl Sink for RecordingSink {
     fn record(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         match event {
-            ExchangeEvent::SessionFound {
-                match_kind, source, ..
-            } => self.decide(exchange, Some((match_kind, source))),
+            ExchangeEvent::SessionFound { .. } => self.record_session(exchange, event),
             ExchangeEvent::EventDecided(decision) if !decision.runs.is_empty() => {
                 self.add_event(exchange, decision);
             }
@@ -276,10 +290,10 @@ impl Sink for RecordingSink {
     }
 }
 
-/// Returns what keeps a caller without a name apart from others.
+/// Returns what keeps a caller without a name apart from others, and what rules compare.
 fn caller_key(caller: &Caller) -> &str {
     if caller.name.is_empty() {
-        caller.short_key()
+        &caller.key
     } else {
         ""
     }

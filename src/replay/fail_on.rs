@@ -6,41 +6,9 @@ use thiserror::Error;
 
 use super::report::{CallCounts, ReplayReport};
 
-/// The condition of `--fail-on`.
+/// The condition of `--fail-on`: a valid expression over the counts of a report.
 #[derive(Debug, Clone)]
-pub struct FailCondition {
-    /// The expression as it was written.
-    pub text: String,
-    /// Comparisons that were read from the text.
-    pub expression: FailOn,
-}
-
-impl FailCondition {
-    /// Returns whether the report fails.
-    pub fn holds(&self, report: &ReplayReport) -> bool {
-        self.expression.holds(&report.counts, report.damaged.count)
-    }
-}
-
-/// An expression over the counts of a report.
-#[derive(Debug, Clone)]
-pub enum FailOn {
-    /// True if both are.
-    And(Box<Self>, Box<Self>),
-    /// True if one is.
-    Or(Box<Self>, Box<Self>),
-    /// A comparison of a count with a bound: true for some orders of them.
-    Compare(Count, Relation, Bound),
-}
-
-/// Bound of a count.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Bound {
-    /// A number of calls.
-    Number(f64),
-    /// A share of all calls, in percent.
-    Percent(f64),
-}
+pub struct FailCondition(String);
 
 /// A mistake in an expression.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -83,22 +51,42 @@ const RELATIONS: &[(&str, Relation)] = &[
 /// Deepest nesting of parentheses.
 const MAX_DEPTH: usize = 16;
 
-impl FailOn {
-    /// Returns whether the expression holds.
-    pub fn holds(&self, counts: &CallCounts, damaged: u64) -> bool {
-        match self {
-            Self::And(one, other) => one.holds(counts, damaged) && other.holds(counts, damaged),
-            Self::Or(one, other) => one.holds(counts, damaged) || other.holds(counts, damaged),
-            Self::Compare(count, relation, bound) => {
-                let count = as_float(count(counts, damaged));
-                let bound = match bound {
-                    Bound::Number(number) => *number,
-                    Bound::Percent(percent) => as_float(counts.calls) * percent / 100.0,
-                };
-                relation(count.total_cmp(&bound))
-            }
-        }
+impl FailCondition {
+    /// Returns the expression as it was written.
+    pub fn text(&self) -> &str {
+        &self.0
     }
+
+    /// Returns whether the report fails.
+    pub fn holds(&self, report: &ReplayReport) -> bool {
+        evaluate(&self.0, &report.counts, report.damaged.count) == Ok(true)
+    }
+}
+
+impl FromStr for FailCondition {
+    type Err = FailOnError;
+
+    fn from_str(text: &str) -> Result<Self, FailOnError> {
+        evaluate(text, &CallCounts::default(), 0)?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// Returns whether an expression holds. Mistakes do not depend on the counts.
+fn evaluate(text: &str, counts: &CallCounts, damaged: u64) -> Result<bool, FailOnError> {
+    let mut parser = Parser {
+        counts,
+        damaged,
+        text,
+        rest: text,
+        depth: 0,
+    };
+    let holds = parser.any()?;
+    parser.skip_space();
+    if !parser.rest.is_empty() {
+        return Err(parser.error("expected `&&`, `||` or the end"));
+    }
+    Ok(holds)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of calls are below 2^53")]
@@ -106,48 +94,34 @@ const fn as_float(count: u64) -> f64 {
     count as f64
 }
 
-impl FromStr for FailOn {
-    type Err = FailOnError;
-
-    fn from_str(text: &str) -> Result<Self, FailOnError> {
-        let mut parser = Parser {
-            text,
-            rest: text,
-            depth: 0,
-        };
-        let expression = parser.any()?;
-        parser.skip_space();
-        if !parser.rest.is_empty() {
-            return Err(parser.error("expected `&&`, `||` or the end"));
-        }
-        Ok(expression)
-    }
-}
-
+/// Parser of an expression, which evaluates it at once. It reads both operands also where one is
+/// enough.
 struct Parser<'a> {
+    counts: &'a CallCounts,
+    damaged: u64,
     text: &'a str,
     rest: &'a str,
     depth: usize,
 }
 
 impl<'a> Parser<'a> {
-    fn any(&mut self) -> Result<FailOn, FailOnError> {
-        let mut expression = self.all()?;
+    fn any(&mut self) -> Result<bool, FailOnError> {
+        let mut holds = self.all()?;
         while self.take("||") {
-            expression = FailOn::Or(Box::new(expression), Box::new(self.all()?));
+            holds |= self.all()?;
         }
-        Ok(expression)
+        Ok(holds)
     }
 
-    fn all(&mut self) -> Result<FailOn, FailOnError> {
-        let mut expression = self.comparison()?;
+    fn all(&mut self) -> Result<bool, FailOnError> {
+        let mut holds = self.comparison()?;
         while self.take("&&") {
-            expression = FailOn::And(Box::new(expression), Box::new(self.comparison()?));
+            holds &= self.comparison()?;
         }
-        Ok(expression)
+        Ok(holds)
     }
 
-    fn comparison(&mut self) -> Result<FailOn, FailOnError> {
+    fn comparison(&mut self) -> Result<bool, FailOnError> {
         if self.take("(") {
             self.depth += 1;
             if self.depth > MAX_DEPTH {
@@ -160,25 +134,25 @@ impl<'a> Parser<'a> {
             }
             return Ok(inner);
         }
-        let name = self.name()?;
+        let count = self.count()?;
         let Some((_, relation)) = RELATIONS.iter().find(|(text, _)| self.take(text)) else {
             return Err(self.error("expected `<`, `<=`, `>`, `>=`, `==` or `!=`"));
         };
-        Ok(FailOn::Compare(name, *relation, self.bound()?))
+        Ok(relation(as_float(count).total_cmp(&self.bound()?)))
     }
 
-    fn bound(&mut self) -> Result<Bound, FailOnError> {
+    fn bound(&mut self) -> Result<f64, FailOnError> {
         let number = self.number()?;
         if !self.take("%") {
-            return Ok(Bound::Number(number));
+            return Ok(number);
         }
         if number > 100.0 {
             return Err(self.error("expected at most 100%"));
         }
-        Ok(Bound::Percent(number))
+        Ok(as_float(self.counts.calls) * number / 100.0)
     }
 
-    fn name(&mut self) -> Result<Count, FailOnError> {
+    fn count(&mut self) -> Result<u64, FailOnError> {
         let word = self.word(|char| char.is_ascii_alphabetic() || char == '_');
         let Some((_, count)) = COUNTS.iter().find(|(name, _)| *name == word) else {
             let names: Vec<&str> = COUNTS.iter().map(|(name, _)| *name).collect();
@@ -186,7 +160,7 @@ impl<'a> Parser<'a> {
             return Err(self.error(&format!("expected one of {names}")));
         };
         self.advance(word.len());
-        Ok(*count)
+        Ok(count(self.counts, self.damaged))
     }
 
     fn number(&mut self) -> Result<f64, FailOnError> {
@@ -248,7 +222,7 @@ mod tests {
     };
 
     fn holds(text: &str) -> bool {
-        text.parse::<FailOn>().unwrap().holds(&COUNTS, 3)
+        evaluate(text, &COUNTS, 3).unwrap()
     }
 
     #[test]
@@ -274,7 +248,7 @@ mod tests {
 
     #[test]
     fn an_error_is_reported_with_its_position() {
-        let mistake = |text: &str| text.parse::<FailOn>().unwrap_err().to_string();
+        let mistake = |text: &str| text.parse::<FailCondition>().unwrap_err().to_string();
 
         assert!(mistake("newly_refused > 0").starts_with("at 1: expected one of newly_denied, "));
         assert_eq!(mistake("edited > "), "at 10: expected a number");

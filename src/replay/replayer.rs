@@ -1,10 +1,8 @@
 //! Replay of calls and comparison of the results, each session in order.
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, iter, num::NonZeroUsize, sync::Arc, time::Duration};
+
+use lru::LruCache;
 
 use super::{
     answer_channels::called_tools,
@@ -28,6 +26,10 @@ use crate::{
     timestamp::whole_milliseconds,
 };
 
+/// Maximum number of sessions with a difference that are kept. Of more, content of that without
+/// calls for the longest time counts as a difference.
+const MAX_DIVERGED_SESSIONS: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
+
 /// The configs of a replay.
 #[derive(Debug)]
 pub struct ReplayConfigs {
@@ -41,14 +43,14 @@ pub struct ReplayConfigs {
 
 /// A session of a recording.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct RecordedSessionKey {
+struct RecordedSessionKey {
     caller: String,
     caller_key: String,
     id: String,
 }
 
 /// The gateways of a replay, and the sums of their comparisons.
-pub(super) struct Replayer {
+pub struct Replayer {
     before: Option<ReplayGateway>,
     after: ReplayGateway,
     /// True if a difference of the configs shows only in texts that a recording masks.
@@ -56,20 +58,30 @@ pub(super) struct Replayer {
     /// Rules of the tried config that decide by names alone, and the refusal of a caller.
     name_rules: BTreeSet<String>,
     pub(super) hooks: ReplayedHooks,
+    /// Sessions in which a call went otherwise, or may have.
+    diverged: Mutex<LruCache<RecordedSessionKey, ()>>,
     totals: Mutex<ReplayTotals>,
     progress: Arc<Progress>,
 }
 
+impl RecordedSessionKey {
+    /// Returns the key of a session of the caller.
+    fn new(exchange: &RecordedExchange, id: &str) -> Self {
+        Self {
+            caller: exchange.caller.clone(),
+            caller_key: exchange.caller_key.clone(),
+            id: id.to_owned(),
+        }
+    }
+}
+
 impl Replayer {
-    /// Builds the gateways of a replay.
+    /// Builds the gateways of a replay. Hooks with `shadow: true` run.
     ///
     /// # Errors
     ///
     /// Returns an error if something that a config asks for cannot be built.
-    pub(super) async fn new(
-        configs: ReplayConfigs,
-        progress: Arc<Progress>,
-    ) -> Result<Self, BuildError> {
+    pub async fn new(configs: ReplayConfigs, progress: Arc<Progress>) -> Result<Self, BuildError> {
         let before = configs.before.as_ref();
         let redacts_otherwise =
             before.is_some_and(|before| !is_same_redaction(before, &configs.after));
@@ -85,30 +97,21 @@ impl Replayer {
             redacts_otherwise,
             name_rules,
             hooks: configs.hooks,
+            diverged: Mutex::new(LruCache::sparse(MAX_DIVERGED_SESSIONS)),
             totals: Mutex::default(),
             progress,
         })
     }
 
     /// Replays a call whose turn it is, and compares it; `None` if it is a request that no config
-    /// recognises as a call. `diverged` has the sessions in which an earlier
-    /// call went otherwise, or may have.
-    pub(super) async fn compare(
-        &self,
-        call: &OrderedCall,
-        diverged: &mut HashSet<RecordedSessionKey>,
-    ) -> Option<Comparison> {
-        let session = call.exchange.session.as_ref();
-        let session = session.map(|session| RecordedSessionKey {
-            caller: call.exchange.caller.clone(),
-            caller_key: call.exchange.caller_key.clone(),
-            id: session.id.clone(),
-        });
+    /// recognises as a call.
+    pub async fn compare(&self, call: &OrderedCall) -> Option<Comparison> {
+        let has_diverged = self.has_diverged(&call.exchange);
         let none = BTreeSet::new();
         let limits = ComparisonLimits {
             caveat: caveat(call).filter(|_| self.before.is_none()),
             name_rules: &self.name_rules,
-            has_diverged: session.as_ref().is_some_and(|key| diverged.contains(key)),
+            has_diverged,
             needs_all_hooks: self.hooks == ReplayedHooks::Recorded,
             other_hash_keys: match &self.before {
                 Some(_) => &none,
@@ -120,8 +123,8 @@ impl Replayer {
         if !is_call(&call.exchange) && comparison == Comparison::default() {
             return None;
         }
-        if may_diverge(&comparison) {
-            diverged.extend(session);
+        if has_diverged || may_diverge(&comparison) {
+            self.add_diverged(&call.exchange);
         }
         let is_masked = !call.exchange.masked.is_empty();
         if is_masked && self.redacts_otherwise && comparison.changes.is_empty() {
@@ -129,6 +132,25 @@ impl Replayer {
         }
         self.totals.lock().add(&call.exchange, &comparison);
         Some(comparison)
+    }
+
+    /// Returns whether an earlier call of the session, or of the one that it forked, went
+    /// otherwise, or may have.
+    fn has_diverged(&self, exchange: &RecordedExchange) -> bool {
+        let Some(session) = &exchange.session else {
+            return false;
+        };
+        let mut ids = iter::once(&session.id).chain(&session.parent);
+        let diverged = self.diverged.lock();
+        ids.any(|id| diverged.contains(&RecordedSessionKey::new(exchange, id)))
+    }
+
+    /// Records that later calls of the session may differ.
+    fn add_diverged(&self, exchange: &RecordedExchange) {
+        if let Some(session) = &exchange.session {
+            let key = RecordedSessionKey::new(exchange, &session.id);
+            self.diverged.lock().put(key, ());
+        }
     }
 
     async fn replay(
@@ -190,7 +212,7 @@ impl Replayer {
     }
 
     /// Returns the report of the calls so far.
-    pub(super) fn report(&self) -> ReplayReport {
+    pub fn report(&self) -> ReplayReport {
         let snapshot = self.after.app.snapshot();
         let table = snapshot.engine.table();
         let totals = self.totals.lock().clone();

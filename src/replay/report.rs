@@ -164,7 +164,7 @@ impl ReplayReport {
     pub(super) const RECORDED: &str = "recorded";
 
     /// Value of `before` in the report of a shadow.
-    pub(super) const LIVE: &str = "live";
+    pub const LIVE: &str = "live";
 
     /// Returns whether it is that of a shadow.
     pub(super) fn is_of_shadow(&self) -> bool {

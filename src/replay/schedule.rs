@@ -1,7 +1,6 @@
 //! Schedule of a replay: calls of one session in order, different sessions in parallel.
 
 use std::{
-    collections::HashSet,
     hash::{BuildHasher, RandomState},
     io,
     path::PathBuf,
@@ -110,9 +109,8 @@ pub async fn replay(
 
 /// Replays the calls of some sessions, one after the other.
 async fn replay_lane(replayer: Arc<Replayer>, mut calls: UnboundedReceiver<QueuedReplay>) {
-    let mut diverged = HashSet::new();
     while let Some(QueuedReplay { call, permit }) = calls.recv().await {
-        replayer.compare(&call, &mut diverged).await;
+        replayer.compare(&call).await;
         drop(permit);
     }
 }

@@ -43,7 +43,7 @@ pub struct OrderedCall {
 
 /// Sessions of a recording so far.
 #[derive(Debug)]
-pub(super) struct SessionOrder {
+pub struct SessionOrder {
     hasher: RandomState,
     sessions: LruCache<u64, SessionProgress>,
     waiting: HashMap<u64, WaitingCalls>,
@@ -95,14 +95,12 @@ impl Default for SessionOrder {
 
 impl SessionOrder {
     /// Adds the next call of a recording. Returns the calls whose turn it is.
-    pub(super) fn push(&mut self, exchange: RecordedExchange) -> Vec<OrderedCall> {
+    pub fn push(&mut self, exchange: RecordedExchange) -> Vec<OrderedCall> {
         let Some(session) = &exchange.session else {
             let caveat = None;
             return vec![OrderedCall { exchange, caveat }];
         };
-        let key = self
-            .hasher
-            .hash_one((&exchange.caller, &exchange.caller_key, &session.id));
+        let key = self.key(&exchange, &session.id);
         let (place, is_new) = (session.place, session.match_kind == "new");
         let mut calls = Vec::new();
         if is_new && self.waiting_ended_before(key, begin(&exchange)) {
@@ -131,8 +129,8 @@ impl SessionOrder {
         calls
     }
 
-    /// Returns the calls that still wait, at the end of a recording.
-    pub(super) fn finish(&mut self) -> Vec<OrderedCall> {
+    /// Returns the calls that still wait for earlier ones of their sessions.
+    pub fn finish(&mut self) -> Vec<OrderedCall> {
         let mut calls = Vec::new();
         while let Some(key) = self.waiting_sessions.pop_front() {
             calls.extend(self.release(key));
@@ -142,13 +140,19 @@ impl SessionOrder {
 
     /// Returns the calls of sessions in which no call has had its turn for this time: one that
     /// they wait for is lost.
-    pub(super) fn release_stalled(&mut self, timeout: Duration) -> Vec<OrderedCall> {
+    pub fn release_stalled(&mut self, timeout: Duration) -> Vec<OrderedCall> {
         let waiting = self.waiting.iter();
         let stalled = waiting.filter(|(_, waiting)| waiting.since.elapsed() >= timeout);
         let stalled: Vec<u64> = stalled.map(|(key, _)| *key).collect();
         self.waiting_sessions.retain(|key| !stalled.contains(key));
         let calls = stalled.into_iter().flat_map(|key| self.release(key));
         calls.collect()
+    }
+
+    /// Returns the key of a session of the caller.
+    fn key(&self, exchange: &RecordedExchange, id: &str) -> u64 {
+        let (name, key) = (&exchange.caller, &exchange.caller_key);
+        self.hasher.hash_one((name, key, id))
     }
 
     fn wait(&mut self, key: u64, place: u64, exchange: RecordedExchange) {
@@ -216,15 +220,34 @@ impl SessionOrder {
         if let Some(waiting) = self.waiting.get_mut(&key) {
             waiting.since = Instant::now();
         }
+        let lacks_parent = self.lacks_parent(&exchange);
         let sessions = &mut self.sessions;
         let progress = sessions.get_or_insert_mut(key, SessionProgress::default);
         let session = exchange.session.as_ref();
         let is_known =
             session.is_none_or(|session| progress.add(session, begin(&exchange), end(&exchange)));
+        progress.is_incomplete |= lacks_parent;
+        let is_unknown = lacks_parent || !is_known;
         OrderedCall {
             exchange,
-            caveat: (!is_known).then_some(UnknownReason::SessionIncomplete),
+            caveat: is_unknown.then_some(UnknownReason::SessionIncomplete),
         }
+    }
+
+    /// Returns whether a call continues the conversation of another session whose calls are not
+    /// all known.
+    fn lacks_parent(&self, exchange: &RecordedExchange) -> bool {
+        let session = exchange.session.as_ref();
+        let Some(forked) = session.filter(|session| session.match_kind == "forked") else {
+            return false;
+        };
+        // Recordings of earlier versions do not name it.
+        let parent = forked.parent.as_ref();
+        parent.is_none_or(|parent| {
+            let key = self.key(exchange, parent);
+            let progress = self.sessions.peek(&key);
+            progress.is_none_or(|progress| !progress.is_known()) || self.waiting.contains_key(&key)
+        })
     }
 }
 
@@ -365,6 +388,31 @@ mod tests {
         assert_eq!(
             sequential_order(&calls),
             "a0 a1 b40? a20? a21? a0 c0? b0 b1 d3?"
+        );
+    }
+
+    #[test]
+    fn a_forked_session_is_known_if_all_earlier_calls_of_its_parent_are() {
+        let fork = |id: &str, parent: Option<&str>| {
+            let mut fork = call(id, 0, "forked");
+            fork.session.as_mut().unwrap().parent = parent.map(str::to_owned);
+            fork
+        };
+        let calls = [
+            call("a", 0, "new"),
+            fork("b", Some("a")),
+            call("b", 1, "continued"),
+            fork("c", Some("missing")),
+            call("c", 1, "continued"),
+            fork("d", Some("c")),
+            call("a", 2, "continued"),
+            fork("e", Some("a")),
+            fork("f", None),
+        ];
+
+        assert_eq!(
+            replay_order(calls.into_iter()),
+            "a0 b0 b1 c0? c1? d0? e0? f0? a2?"
         );
     }
 

@@ -43,6 +43,8 @@ pub struct Session {
     pub state: SessionState,
     /// Relation of the request to the session.
     pub match_kind: MatchKind,
+    /// Id of the session that the request has forked.
+    pub parent: Option<String>,
     role: CallRole,
     prompts: Vec<Prompt>,
     /// Content in which the last step begins.
@@ -78,6 +80,7 @@ impl Session {
             is_saved: lookup.state.first_seen > 0,
             state: lookup.state,
             match_kind: lookup.match_kind,
+            parent: lookup.parent,
             role: request.role,
             prompts: Vec::new(),
             fingerprinter,

@@ -147,7 +147,7 @@ impl Sessions {
                     key,
                     state: lookup.state.forked(),
                     match_kind: MatchKind::Forked,
-                    known_items: lookup.known_items,
+                    ..lookup
                 };
             }
             _ if lookup.key == key => return lookup,

@@ -31,17 +31,18 @@ impl PrefixMatch<'_> {
     pub(super) fn into_lookup(self, key: SessionKey, state: SessionState) -> Lookup {
         let match_kind = self.match_kind(&state);
         let new_key = || SessionKey::new(&key.caller, Uuid::new_v4().to_string());
-        let (key, state) = match match_kind {
+        let (key, state, parent) = match match_kind {
             MatchKind::New => return Lookup::new_session(new_key()),
             // Two agents had the same conversation so far.
-            MatchKind::Forked => (new_key(), state.forked()),
-            _ => (key, state),
+            MatchKind::Forked => (new_key(), state.forked(), Some(key.id)),
+            _ => (key, state, None),
         };
         Lookup {
             key,
             state,
             match_kind,
             known_items: self.known.len(),
+            parent,
         }
     }
 

@@ -88,6 +88,8 @@ pub(super) struct Lookup {
     pub(super) match_kind: MatchKind,
     /// Number of leading items that are indexed already.
     pub(super) known_items: usize,
+    /// Id of the session that a forked one copies.
+    pub(super) parent: Option<String>,
 }
 
 impl Lookup {
@@ -98,6 +100,7 @@ impl Lookup {
             state: SessionState::default(),
             match_kind: MatchKind::New,
             known_items: 0,
+            parent: None,
         }
     }
 }

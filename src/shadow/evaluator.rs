@@ -9,7 +9,7 @@ use std::{
 use crate::{
     observe::Metrics,
     recording::{CollectedExchange, ExchangeCollector, ReservedBytes},
-    replay::{Comparison, OrderedCall, SerialReplay},
+    replay::{Comparison, OrderedCall, Replayer, SessionOrder},
 };
 
 /// Label of a difference whose rule is not known, as in reports.
@@ -17,7 +17,8 @@ const UNKNOWN_RULE: &str = "(unknown)";
 
 /// Evaluates exchanges in the order of their sessions, and counts the results.
 pub(super) struct ExchangeEvaluator {
-    pub(super) replay: SerialReplay,
+    pub(super) replayer: Arc<Replayer>,
+    pub(super) order: SessionOrder,
     pub(super) collector: Arc<ExchangeCollector>,
     pub(super) max_bytes: usize,
     /// Time after which an exchange that others wait for is lost.
@@ -37,7 +38,7 @@ impl ExchangeEvaluator {
             self.add(next);
         }
         if let Some(call) = self.ready.pop_front() {
-            let comparison = Box::pin(self.replay.compare(&call)).await;
+            let comparison = Box::pin(self.replayer.compare(&call)).await;
             if let Some(comparison) = comparison {
                 self.count(&comparison);
             }
@@ -48,7 +49,7 @@ impl ExchangeEvaluator {
 
     /// Evaluates the exchanges that still wait.
     pub(super) async fn evaluate_rest(&mut self) {
-        self.ready.extend(self.replay.release());
+        self.ready.extend(self.order.finish());
         while self.evaluate(None).await {}
     }
 
@@ -58,12 +59,12 @@ impl ExchangeEvaluator {
         if let Some(collected) = next {
             let (exchange, memory) = collected.into_recorded();
             self.held.insert(exchange.id.clone(), memory);
-            self.ready.extend(self.replay.push(exchange));
+            self.ready.extend(self.order.push(exchange));
         }
-        let stalled = self.replay.release_stalled(self.lost_after);
+        let stalled = self.order.release_stalled(self.lost_after);
         self.ready.extend(stalled);
         if self.collector.held_bytes() > self.max_bytes / 2 {
-            self.ready.extend(self.replay.release());
+            self.ready.extend(self.order.finish());
         }
     }
 

@@ -18,6 +18,7 @@ use crate::{
     audit_log::{AuditRecord, ShadowChange, ShadowEnd, ShadowRecord},
     config::{Config, ShadowSettings},
     recording::ExchangeCollector,
+    replay::ReplayReport,
     state::{App, ConfigInput, ShadowAction, ShadowError, ShadowRequest, ShadowStatus},
 };
 
@@ -259,7 +260,7 @@ impl ShadowTask {
             until: rfc3339_seconds(Timestamp::now()),
             ..self.status_of(&running)
         };
-        let counts = running.worker.report.report().counts;
+        let counts = running.worker.replayer.report().counts;
         let end = ShadowEnd {
             reason: reason.as_str(),
             calls: counts.calls,
@@ -311,10 +312,14 @@ impl ShadowTask {
 
     fn status_of(&self, running: &RunningShadow) -> ShadowStatus {
         let dropped = self.app.resources.metrics.shadow_dropped.get();
+        let report = ReplayReport {
+            before: ReplayReport::LIVE.to_owned(),
+            ..running.worker.replayer.report()
+        };
         ShadowStatus {
             held_bytes: running.collector.held_bytes(),
             dropped: dropped - running.dropped_before,
-            report: serde_json::to_value(running.worker.report.report()).ok(),
+            report: serde_json::to_value(report).ok(),
             ..self.status.clone()
         }
     }

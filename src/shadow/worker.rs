@@ -22,7 +22,7 @@ use crate::{
     mutex::Mutex,
     observe::Metrics,
     recording::{CollectedExchange, ExchangeCollector},
-    replay::{LiveReport, ReplayedHooks, SerialReplay},
+    replay::{ReplayConfigs, ReplayedHooks, Replayer, SessionOrder},
 };
 
 /// Longest evaluation of one exchange, in which hooks with `shadow: true` may run.
@@ -80,7 +80,7 @@ impl EndReason {
 
 /// A thread that evaluates exchanges.
 pub(super) struct Worker {
-    pub(super) report: LiveReport,
+    pub(super) replayer: Arc<Replayer>,
     pub(super) activity: Arc<Activity>,
     /// Interrupts an evaluation at its next await.
     pub(super) cancel: CancellationToken,
@@ -126,8 +126,8 @@ impl Worker {
         // It also ends if this future is dropped.
         let cancel = cancel.drop_guard();
         match timeout(START_TIMEOUT, is_ready).await {
-            Ok(Ok(report)) => Ok(Self {
-                report: report?,
+            Ok(Ok(replayer)) => Ok(Self {
+                replayer: replayer?,
                 activity,
                 cancel: cancel.disarm(),
                 ended,
@@ -186,7 +186,7 @@ fn spawn(
 
 async fn run_worker(
     plan: WorkerPlan,
-    ready: oneshot::Sender<Result<LiveReport, String>>,
+    ready: oneshot::Sender<Result<Arc<Replayer>, String>>,
     cancel: &CancellationToken,
     activity: &Activity,
 ) -> EndReason {
@@ -194,18 +194,24 @@ async fn run_worker(
         ShadowHooks::Policies => ReplayedHooks::Policies,
         ShadowHooks::Recorded => ReplayedHooks::Recorded,
     };
-    let replay = match Box::pin(SerialReplay::new(plan.config, hooks)).await {
-        Ok(replay) => replay,
+    let configs = ReplayConfigs {
+        after: plan.config,
+        before: None,
+        hooks,
+    };
+    let replayer = match Box::pin(Replayer::new(configs, Arc::default())).await {
+        Ok(replayer) => Arc::new(replayer),
         Err(error) => {
             ready.send(Err(error.to_string())).ok();
             return EndReason::Failed;
         }
     };
     let budget = plan.settings.budget;
-    ready.send(Ok(replay.live_report())).ok();
+    ready.send(Ok(Arc::clone(&replayer))).ok();
     let mut queue = plan.queue;
     let mut evaluator = ExchangeEvaluator {
-        replay,
+        replayer,
+        order: SessionOrder::default(),
         collector: plan.collector,
         max_bytes: budget.memory,
         lost_after: plan.lost_after,

@@ -17,7 +17,7 @@ use crate::{
     cli::{
         failure::Failure,
         output::{print, print_error},
-        replay::{check_condition, parse_condition, show_progress},
+        replay::{check_condition, show_progress},
         runtime::{block_on, shutdown_signals},
     },
     config::parse_duration,
@@ -55,7 +55,7 @@ pub(in crate::cli) struct ShadowArgs {
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     format: ReportFormat,
     /// Exit with 1 if this holds, such as `newly_denied > 0.1% || newly_allowed > 0`
-    #[arg(long, value_name = "EXPRESSION", value_parser = parse_condition)]
+    #[arg(long, value_name = "EXPRESSION")]
     fail_on: Option<FailCondition>,
 }
 

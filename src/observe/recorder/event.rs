@@ -47,6 +47,8 @@ pub enum ExchangeEvent<'a> {
         match_kind: &'static str,
         /// Method of session identification, such as `history` or `header`.
         source: &'static str,
+        /// Id of the session that the request has forked.
+        parent: Option<&'a str>,
         /// Name of the sub-agent that makes the call, if it is one.
         sub_agent: Option<&'a str>,
     },

@@ -29,8 +29,8 @@ pub(super) fn report(report: &ReplayReport, condition: Option<&FailCondition>) -
     case("calls can be read", report.failure());
     if let Some(condition) = condition {
         let holds = condition.holds(report);
-        let failure = holds.then(|| format!("{} holds", condition.text));
-        case(&format!("not {}", condition.text), failure);
+        let failure = holds.then(|| format!("{} holds", condition.text()));
+        case(&format!("not {}", condition.text()), failure);
     } else {
         for (rule, counts) in &report.rules {
             case(&format!("rule {rule}"), Some(difference(counts)));
@@ -80,11 +80,7 @@ mod tests {
             },
             ..ReplayReport::default()
         };
-        let text = "newly_denied > 0";
-        let condition = FailCondition {
-            text: text.to_owned(),
-            expression: text.parse().unwrap(),
-        };
+        let condition: FailCondition = "newly_denied > 0".parse().unwrap();
 
         let without = report(&report_of_unknown, None);
         let with = report(&report_of_unknown, Some(&condition));
@@ -102,11 +98,7 @@ mod tests {
         unread.damaged.add(&"corrupt");
         let mut read = unread.clone();
         read.counts.calls = 1;
-        let text = "newly_denied > 0";
-        let condition = FailCondition {
-            text: text.to_owned(),
-            expression: text.parse().unwrap(),
-        };
+        let condition: FailCondition = "newly_denied > 0".parse().unwrap();
 
         for condition in [None, Some(&condition)] {
             let suite = report(&unread, condition);

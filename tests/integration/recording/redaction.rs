@@ -355,6 +355,37 @@ async fn the_id_of_a_resumable_upload_is_not_recorded() {
 }
 
 #[tokio::test]
+async fn percent_encoded_secrets_in_paths_and_queries_are_masked() {
+    let upstream = Upstream::with(|_| respond(200, "application/json", "{}")).await;
+    let gateway = TestGateway::start(&upstream, RECORD).await;
+    let list = "/v1beta/models?pageToken=ann%40example.com%20x&pageSize=5";
+    let answer = gateway.agent().get(list).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let refused = [
+        "/v1beta/models?pageTokens=%61nn@example.com",
+        "/v1beta/other/ann%40example.com?a=b%20c",
+        "/s/ann%40example.com/v1beta/models",
+    ];
+    for target in refused {
+        let answer = gateway.agent().get(target).await;
+        assert!(answer.status >= 400, "{target}: {}", answer.text());
+    }
+
+    let exchanges = recorded(gateway).await;
+
+    let targets: Vec<&str> = exchanges.iter().map(|exchange| &*exchange.target).collect();
+    let list = "/v1beta/models?pageToken=[REDACTED:email]%20x&pageSize=5";
+    assert_eq!(exchanges[0].rounds[0].target, list);
+    let query = "/v1beta/models?pageTokens=[REDACTED:email]";
+    let path = "/v1beta/other/[REDACTED:email]?a=b%20c";
+    assert_eq!(targets[..3], [list, query, path]);
+    assert!(targets[3].starts_with("/s/masked-"), "{targets:?}");
+    for exchange in &exchanges {
+        assert_eq!(exchange.masked, ["email"]);
+    }
+}
+
+#[tokio::test]
 async fn a_secret_in_the_name_of_a_session_is_masked_and_the_name_stays_valid() {
     let upstream = Upstream::mock().await;
     let policy = "policies: [{ policy: model_allow, models: ['*'] }]\n";

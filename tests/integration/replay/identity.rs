@@ -3,9 +3,11 @@
 
 use std::{collections::BTreeMap, io::Write, time::Duration};
 
+use data_encoding::HEXLOWER;
 use flate2::{Compression, write::GzEncoder};
 use hookgate::recording::RecordedExchange;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::{
     changes::base,
@@ -129,6 +131,37 @@ async fn sessions_of_two_keys_with_one_name_are_replayed_apart() {
     let keys: std::collections::BTreeSet<_> = keys.collect();
     assert_eq!(keys.len(), 2, "{keys:?}");
     assert_unchanged(&recorded.report("base.yaml", &[]), 6);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_for_the_key_of_a_caller_without_a_name_are_replayed() {
+    let key = HEXLOWER.encode(&Sha256::digest("k1"));
+    let config = |denied: &str| {
+        let guard = format!("policy: prompt_guard, name: words, deny: [{denied}]");
+        format!("policies: [{{ {guard}, when: 'caller.key == \"{key}\"' }}]\n")
+    };
+    let send = async |agent: &Agent| {
+        for (key, word, action) in [
+            ("k1", "forbidden", "deny"),
+            ("k2", "forbidden", "pass"),
+            ("k1", "aurora", "pass"),
+            ("k2", "aurora", "pass"),
+        ] {
+            let agent = agent.clone().sending("x-goog-api-key", key);
+            let answer = agent.generate("m", &prompt(word)).await;
+            assert_eq!(answer.header("x-hookgate-action"), action, "{key} {word}");
+        }
+    };
+    let recorded = RecordedCalls::record_requests("", &config("forbidden"), send).await;
+    recorded.write_config("next.yaml", &config("forbidden, aurora"));
+
+    assert_unchanged(&recorded.report("base.yaml", &[]), 4);
+    let arguments: [&[&str]; 2] = [&[], &["--against", "base.yaml"]];
+    for arguments in arguments {
+        let report = recorded.report("next.yaml", arguments);
+        assert_eq!(report["counts"]["newly_denied"], 1, "{report:#}");
+        assert_eq!(report["counts"]["unchanged"], 3, "{report:#}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,12 +1,13 @@
 //! Calls that a recording is not enough for, and what is known of them all the same.
 
-use std::{collections::BTreeMap, fs, io};
+use std::{collections::BTreeMap, fs, io, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use reqwest::Body;
 use tokio::io::AsyncWriteExt;
 
 use super::{
+    changes::base,
     commands::fail_on_of_job,
     conversations::{Call, SECRET, Topic, TurnKind},
     recorded::{RecordedCalls, UPSTREAMS},
@@ -111,6 +112,92 @@ async fn content_after_an_unknown_call_of_the_session_is_stale() {
             assert!(out.contains(part), "{format} has no {part}: {out}");
         }
     }
+}
+
+/// Returns the calls of a conversation with a prompt that is denied. Two of them continue it with
+/// different prompts, so that the second one forks the session, and the last call continues that.
+fn forked_calls() -> Vec<Call> {
+    let user = |text: &str| (TurnKind::User, text.to_owned());
+    let model = |text: &str| (TurnKind::Model, text.to_owned());
+    let start = [
+        user("hello [[text|well]]"),
+        model("well"),
+        user("aurora"),
+        model("This prompt is not allowed here."),
+        user("go on [[text|fine]]"),
+        model("fine"),
+    ];
+    let first = [1, 3, 5].map(|length| start[..length].to_vec());
+    let branch = |text: &str| [&start[..], &[user(text)]].concat();
+    let (one, other) = (branch("one [[text|ok]]"), branch("other [[text|ok]]"));
+    let last = [&other[..], &[model("ok"), user("more [[text|ok]]")]].concat();
+    let conversations = first.into_iter().chain([one, other, last]);
+    let calls = conversations.map(|turns| Call {
+        turns,
+        session: String::new(),
+        ..Call::single(Family::Gemini, false, Topic::Text, "ci")
+    });
+    calls.collect()
+}
+
+/// The base config with a policy that denies these prompts.
+fn denying(prompts: &str) -> String {
+    let policy = format!("policy: prompt_guard, name: words, deny: [{prompts}]");
+    format!("{}  - {{ {policy} }}\n", base())
+}
+
+/// Records [`forked_calls`]. Returns the time of the one that forks the session.
+async fn record_forked_calls() -> (RecordedCalls, String) {
+    let send = async |agent: &Agent| {
+        for call in forked_calls() {
+            call.make(agent).await;
+            // The fork has a time of its own.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let recorded = RecordedCalls::record_requests("", &denying("aurora"), send).await;
+    let exchanges = recorded.exchanges();
+    let sessions = exchanges
+        .iter()
+        .map(|exchange| exchange.session.as_ref().unwrap());
+    let kinds: Vec<&str> = sessions.map(|session| &*session.match_kind).collect();
+    let expected = [
+        "new",
+        "continued",
+        "continued",
+        "continued",
+        "forked",
+        "continued",
+    ];
+    assert_eq!(kinds, expected);
+    let time = exchanges[4].time.clone();
+    (recorded, time)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_of_a_session_that_is_not_recorded_is_unknown_where_it_differs() {
+    let (recorded, time_of_fork) = record_forked_calls().await;
+
+    let all = recorded.report("base.yaml", &[]);
+    let forked = recorded.report("base.yaml", &["--since", &time_of_fork]);
+
+    assert_eq!(all["counts"]["unchanged"], 6, "{all:#}");
+    assert_eq!(forked["counts"]["calls"], 2, "{forked:#}");
+    assert_eq!(forked["unknown"]["session_incomplete"], 2, "{forked:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn content_of_a_fork_is_stale_if_its_session_went_otherwise_before() {
+    let (recorded, _time) = record_forked_calls().await;
+    recorded.write_config("next.yaml", &denying("aurora, go on"));
+
+    let report = recorded.report("next.yaml", &[]);
+
+    let counts = &report["counts"];
+    assert_eq!(counts["newly_denied"], 1, "{report:#}");
+    assert_eq!(counts["edited"], 0, "{report:#}");
+    assert_eq!(counts["stale"], 3, "{report:#}");
+    assert_eq!(counts["unchanged"], 2, "{report:#}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
