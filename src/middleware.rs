@@ -24,6 +24,6 @@ pub use self::{
     origin_check::{check_origin, is_foreign_link},
     rejected_request::{AuditRecorded, ListenerKind, RejectedRequest, RenderedError},
     request_extensions::{Authenticated, PeerInfo, RequestId},
-    session_prefix::{check_session_name, is_session_name, split_session},
+    session_prefix::{check_session_name, is_session_name, split_session, sub_agent_session},
     trace_context::trace_context,
 };

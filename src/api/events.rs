@@ -1,6 +1,7 @@
 //! `POST /hookgate/v1/events`: runs the hooks of an event that an agent reports, and
 //! returns their merged output. The prefix `/s/{session}` names the event's session.
 
+mod event_session;
 mod explanation;
 mod object_fields;
 mod options;
@@ -23,14 +24,14 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use self::{
+    event_session::{assigned_snapshot, record_report, session_key},
     explanation::{EventOutput, Explanation, HookReport},
     object_fields::list_for_object,
     options::ReportOptions,
 };
 use super::{openapi_errors::AgentErrors, openapi_schemas::EventInput};
 use crate::{
-    auth::{CallerInFlightGuard, Identity},
-    config::RolloutUnit,
+    auth::CallerInFlightGuard,
     dialect,
     error::{ApiError, ErrorReason},
     event::{
@@ -42,7 +43,6 @@ use crate::{
         Authenticated, InFlightGuard, RequestId, reserve_memory, split_session, trace_context,
     },
     observe::recorder::Recorder,
-    session::SessionKey,
     state::{App, Snapshot},
     timestamp::utc_timestamp,
     upstream::content_headers::{self, ContentEncoding, MediaType},
@@ -120,9 +120,8 @@ pub(super) async fn report_event(
         body,
         is_explained: options.is_explained,
     })?;
-    // An event that an agent reports is no longer derived from its model calls.
-    if let Some(SessionKey { caller, id }) = named {
-        sessions.record_reported_event(&caller, &id, name).await;
+    if let Some(key) = named {
+        record_report(&sessions, &key, name).await;
     }
     if name.is_advisory() && !options.waits {
         // The request stays in flight until its hooks have run, in total and for its caller.
@@ -184,9 +183,7 @@ impl EventVisitor for ReportedEvent {
                 .fire(scope, event, EventOrigin::Reported)
                 .await;
             if E::NAME == EventName::SessionEnd {
-                let key = session_key(&context);
-                snapshot.sessions.remove(&key).await;
-                snapshot.remove_transcript(&key);
+                snapshot.remove_transcript(&session_key(&context)).await;
             }
             to_response(outcome, explain)
         }))
@@ -249,24 +246,6 @@ fn edited_arguments<E: EventKind>(mut event: E, output: &HookOutput) -> Option<V
     output.specific("tool_input")?;
     event.apply(output);
     event.tool_input().map(|input| json!(input))
-}
-
-/// Returns the snapshot of the event's session, while another config is rolled out.
-fn assigned_snapshot(
-    snapshot: Arc<Snapshot>,
-    identity: &Identity,
-    fields: &Map<String, Value>,
-) -> Arc<Snapshot> {
-    let Some(unit) = snapshot.rollout_unit(&identity.name) else {
-        return snapshot;
-    };
-    let session = fields.get("session_id").and_then(Value::as_str);
-    let session = session.filter(|_| unit == RolloutUnit::Session);
-    snapshot.for_session(&identity.caller().key, session.unwrap_or_default())
-}
-
-fn session_key(context: &Context) -> SessionKey {
-    SessionKey::new(&context.caller.key, context.session_id.clone())
 }
 
 fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {

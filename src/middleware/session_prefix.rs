@@ -31,6 +31,13 @@ pub fn check_session_name(name: &str) -> Result<(), ApiError> {
     Err(ApiError::new(ErrorReason::BadSession, message))
 }
 
+/// Returns the name of the session of a sub-agent: that of its main agent, and its own id. `None`
+/// if that is no name.
+pub fn sub_agent_session(session: &str, sub_agent: &str) -> Option<String> {
+    let name = format!("{session}:{sub_agent}");
+    is_session_name(&name).then_some(name)
+}
+
 /// Returns whether a text can be the name of a session.
 pub fn is_session_name(text: &str) -> bool {
     let is_allowed = |char: char| char.is_ascii_alphanumeric() || "._:-".contains(char);

@@ -53,9 +53,9 @@ pub(super) async fn read_request(
     let bytes = read_json(context, body).await?;
     let length = bytes.len();
     context.record(&ExchangeEvent::RequestRead(&bytes));
-    let opened = context
-        .dialect
-        .open_request(&mut call, context.dialect.parse_request(bytes)?)?;
+    let body = context.dialect.parse_request(bytes)?;
+    dialect::check_values(&body)?;
+    let opened = context.dialect.open_request(&mut call, body)?;
     let body = opened.original.as_ref().unwrap_or(&opened.form);
     let in_body = SessionName::in_body(context.dialect, body)?;
     let session_name = context.session_name.clone().or(in_body);

@@ -16,7 +16,7 @@ use crate::{
     dialect::{Api, Dialect, DialectError, Document},
     error::ApiError,
     event::Context,
-    middleware::{check_session_name, is_session_name, split_session},
+    middleware::{check_session_name, is_session_name, split_session, sub_agent_session},
     session::SessionSource,
 };
 
@@ -84,8 +84,8 @@ impl SessionName {
 
     /// Returns the name of the sub-agent's session, if the headers name a sub-agent.
     fn of_sub_agent(self, headers: &HeaderMap) -> Self {
-        let id = sub_agent::id(headers).map(|id| format!("{}:{id}", self.id));
-        match id.filter(|id| is_session_name(id)) {
+        let id = sub_agent::id(headers).and_then(|id| sub_agent_session(&self.id, id));
+        match id {
             Some(id) => Self { id, ..self },
             None => self,
         }

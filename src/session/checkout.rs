@@ -245,27 +245,34 @@ impl Session {
     /// Returns the text of a prompt, with a blank line between its parts, without what the
     /// agent adds to it.
     pub fn prompt_text(&self, prompt: &Prompt, history: &History) -> Result<String, DialectError> {
+        let added = self.added_parts(prompt);
         let contents = history.contents().get(prompt.contents.clone());
-        let introduction = self.conversation.items.first().filter(|item| {
-            item.kind == ItemKind::Introduction
-                && prompt.items.contains(&0)
-                && prompt.items.len() > 1
-        });
-        let mut skipped_part = introduction.map(|item| item.part);
-        let items = self.conversation.items.get(prompt.items.clone());
-        let mut items = items.into_iter().flatten();
-        let has_request = items.any(|item| !item.kind.is_added());
         let mut texts = Vec::new();
-        for content in contents.unwrap_or_default() {
+        for (index, content) in prompt.contents.clone().zip(contents.unwrap_or_default()) {
             for item in canonical_items(content)? {
-                let is_introduction = skipped_part.take_if(|part| *part == item.part).is_some();
-                let is_skipped = is_introduction || (has_request && item.kind == ItemKind::Context);
-                if !is_skipped && item.kind.is_text() {
+                let is_added = added.binary_search(&(index, item.part)).is_ok();
+                if !is_added && item.kind.is_text() {
                     texts.push(item.text);
                 }
             }
         }
         Ok(texts.join("\n\n"))
+    }
+
+    /// Returns the parts of a prompt that the agent adds to it, as indexes of content and part. They
+    /// are the prompt if nothing else is in it.
+    pub fn added_parts(&self, prompt: &Prompt) -> Vec<(usize, usize)> {
+        let items = self.conversation.items.get(prompt.items.clone());
+        let items = items.unwrap_or_default();
+        let has_request = items.iter().any(|item| !item.kind.is_added());
+        let is_added = |index: usize, item: &Item| match item.kind {
+            ItemKind::Introduction => prompt.items.start + index == 0 && items.len() > 1,
+            ItemKind::Context => has_request,
+            ItemKind::Text | ItemKind::Call | ItemKind::Result | ItemKind::Other => false,
+        };
+        let added = items.iter().enumerate();
+        let added = added.filter(|(index, item)| is_added(*index, item));
+        added.map(|(_, item)| (item.content, item.part)).collect()
     }
 
     /// Merges the changes of this request into the stored state. A session that has ended since

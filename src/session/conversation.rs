@@ -110,6 +110,16 @@ impl Conversation {
         last_of_model.map_or(0, |item| item.last_content + 1)
     }
 
+    /// Returns the parts that the agent puts before the first prompt, as indexes of content and
+    /// part; none if there is no text in the items up to `at` that could be the prompt.
+    pub fn introductions(&self, at: usize) -> Vec<(usize, usize)> {
+        let request = self.items.get(..=at).unwrap_or_default();
+        let has_text = request.iter().any(|item| item.kind == ItemKind::Text);
+        let leading = request.iter().filter(|_| has_text);
+        let added = leading.take_while(|item| item.kind.is_added());
+        added.map(|item| (item.content, item.part)).collect()
+    }
+
     /// Returns the prompts in order: contents of the user without tool results.
     /// Consecutive contents are one prompt, unless `is_prompt_end` holds for the
     /// prefix of an earlier one, since a request has ended there before.

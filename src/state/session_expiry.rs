@@ -87,7 +87,7 @@ async fn end(snapshot: Arc<Snapshot>, key: SessionKey, state: SessionState) {
     if was_active && !is_reported && snapshot.derives(EventName::SessionEnd) {
         fire(&snapshot, &key, state).await;
     }
-    snapshot.remove_transcript(&key);
+    snapshot.remove_transcript(&key).await;
 }
 
 async fn fire(snapshot: &Snapshot, key: &SessionKey, state: SessionState) {

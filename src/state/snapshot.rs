@@ -254,9 +254,11 @@ impl Snapshot {
         self.config.events.derives(event) && self.engine.handles_derived(event)
     }
 
-    /// Removes the transcript of a session that has ended.
-    pub fn remove_transcript(&self, key: &SessionKey) {
-        if let Some(transcripts) = &self.transcripts {
+    /// Removes the transcript of a session that has ended, unless the agent has continued it since.
+    pub async fn remove_transcript(&self, key: &SessionKey) {
+        if let Some(transcripts) = &self.transcripts
+            && self.sessions.store().load(key).await.is_none()
+        {
             transcripts.remove(key);
         }
     }

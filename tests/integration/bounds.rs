@@ -5,6 +5,7 @@ mod load;
 mod process;
 mod streams;
 mod uploads;
+mod values;
 
 use std::time::{Duration, Instant};
 

@@ -39,7 +39,7 @@ pub use self::{
     },
     content_reference::ContentReference,
     detection::{named_api, split_session},
-    document::{Document, elements, parse, parse_document},
+    document::{Document, check_values, elements, parse, parse_document},
     error::{DialectError, RequestLineError},
     google::{
         AllowedFunctions, CallDecision, CanonicalItem, Detail, EditedCandidates, FinishEdits,

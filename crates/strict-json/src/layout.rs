@@ -18,6 +18,8 @@ pub struct Layout {
     values: Vec<Value>,
     /// Number of recorded nesting levels, the document included.
     depths: usize,
+    /// Number of all values, recorded or not.
+    pub(super) total: usize,
     /// True if the text has more values than a layout.
     pub(super) is_full: bool,
     /// True if a key at any depth has escapes.
@@ -73,6 +75,7 @@ impl Layout {
         Self {
             values,
             depths: deepest + 1,
+            total: 0,
             is_full: false,
             has_escaped_keys: false,
         }
@@ -82,6 +85,7 @@ impl Layout {
     /// recorded, because of its depth or because the layout is full.
     #[inline]
     pub(super) fn add(&mut self, place: Position, key: Position, depth: usize) -> Option<u32> {
+        self.total += 1;
         if depth >= self.depths {
             return None;
         }

@@ -207,14 +207,14 @@ impl From<JsonError> for DocumentError {
     }
 }
 
-/// Checks a document.
+/// Checks a document and returns the number of its values, itself included.
 ///
 /// # Errors
 ///
 /// Returns what is wrong with the document, and where.
-pub fn check(text: &[u8], names: Names) -> Result<(), JsonError> {
-    let scan = Scan::new(checked(text)?);
-    scan.document(names).map(drop).map_err(|error| *error)
+pub fn check(text: &[u8], names: Names) -> Result<usize, JsonError> {
+    let scan = Scan::new(checked(text)?).document(names);
+    scan.map(|scan| scan.layout.total).map_err(|error| *error)
 }
 
 /// Checks a document and records the positions of its values down to the nesting depth

@@ -16,7 +16,7 @@ const MAX_QUOTED_CHARS: usize = 64;
 pub(super) struct Scan<'a> {
     text: Text<'a>,
     keys: Keys<'a>,
-    layout: Layout,
+    pub(super) layout: Layout,
 }
 
 impl<'a> Scan<'a> {

@@ -14,11 +14,11 @@ const FREE: &FreeFields = &FreeFields::new(&[
     FreeField::new("response", 2),
 ]);
 
-fn check_document(text: &[u8]) -> Result<(), JsonError> {
+fn check_document(text: &[u8]) -> Result<usize, JsonError> {
     check(text, Names::Fields(FREE))
 }
 
-fn check_value(text: &[u8]) -> Result<(), JsonError> {
+fn check_value(text: &[u8]) -> Result<usize, JsonError> {
     check(text, Names::Free)
 }
 
@@ -64,6 +64,17 @@ fn a_layout_has_a_bounded_number_of_values() {
     assert!(error.starts_with("more than 524,288 values"), "{error}");
     // Deeper values are not recorded.
     assert!(lays_out(&array(MAX_VALUES), 0).is_ok());
+}
+
+#[test]
+fn values_are_counted_at_all_depths() {
+    for (text, count) in [
+        ("7", 1),
+        ("[]", 1),
+        (r#"{"a": [1, {"b": "x"}], "c": {}}"#, 6),
+    ] {
+        assert_eq!(check_document(text.as_bytes()), Ok(count), "{text}");
+    }
 }
 
 #[test]

@@ -79,7 +79,10 @@ fn name_in_body(head: &Parts, api: Option<Api>, body: &Bytes) -> Option<String> 
 /// Returns the text of the first prompt of a user; empty if there is none. Cache marks and other
 /// fields, which agents move, do not belong to it.
 fn first_prompt(body: &Bytes) -> String {
-    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let body = str::from_utf8(body)
+        .ok()
+        .and_then(|text| dialect::parse(text).ok());
+    let body = body.unwrap_or_default();
     let conversation = CONVERSATIONS
         .iter()
         .find_map(|pointer| body.pointer(pointer));

@@ -45,9 +45,9 @@ pub fn run(
             && let Some(text) = &note.denied
         {
             let to = end_of_denied(session, history, index, text)?;
+            let (from, kept) = start_of_denied(session, index, note);
             // An agent may keep a denied prompt and append the next one to it.
-            let from = conversation.step_of(index).max(removed_to);
-            history.remove_contents(from, to)?;
+            history.remove_contents(from.max(removed_to), to, &kept)?;
             removed_to = to;
         }
     }
@@ -69,6 +69,24 @@ fn replay_result(history: &mut History, item: &Item, note: &ItemNote) -> Result<
         history.edit(content)?.append_to_result(part, context)?;
     }
     Ok(())
+}
+
+/// Returns the content in which a denied request begins, and the parts of it that stay. Hooks on
+/// `BeforeAgent` decide about a prompt without what the agent adds to it, those on `BeforeModel`
+/// about the whole step.
+fn start_of_denied(
+    session: &Session,
+    index: usize,
+    note: &ItemNote,
+) -> (usize, Vec<(usize, usize)>) {
+    let mut prompts = session.prompts().iter();
+    let prompt = prompts.find(|prompt| prompt.items.contains(&index));
+    if let Some(prompt) = prompt.filter(|_| note.response.is_some()) {
+        return (prompt.contents.start, session.added_parts(prompt));
+    }
+    let conversation = &session.conversation;
+    let introductions = conversation.introductions(index);
+    (conversation.step_of(index), introductions)
 }
 
 /// Returns the end of a denied request, with the refusal that answers it. A prompt with tool calls

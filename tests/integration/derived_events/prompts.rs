@@ -67,6 +67,40 @@ async fn a_denied_prompt_without_its_answer_is_removed_from_later_requests() {
 }
 
 #[tokio::test]
+async fn an_allowed_prompt_without_an_answer_stays_in_front_of_a_denied_one() {
+    let upstream = Upstream::mock().await;
+    let gate = denying_gate(&upstream).await;
+    let allowed = Chat::with_prompt("look");
+    allowed.send(&gate).await;
+    let chat = allowed.user("bad idea");
+
+    let denial = chat.send(&gate).await;
+    chat.answer(&denial).user("hello").send(&gate).await;
+
+    assert_eq!(log(&gate), ["look", "bad idea", "hello"]);
+    assert_eq!(received_texts(&upstream), ["look", "hello"]);
+}
+
+#[tokio::test]
+async fn tool_calls_in_front_of_a_denied_prompt_stay() {
+    let upstream = Upstream::mock().await;
+    let gate = denying_gate(&upstream).await;
+    let calls = Chat::with_prompt("look")
+        .call("read_file", &json!({}))
+        .result("read_file", &json!({ "output": "b" }));
+    let expected = calls.contents.clone();
+    let chat = calls.user("bad idea");
+
+    let denial = chat.send(&gate).await;
+    chat.answer(&denial).user("hello").send(&gate).await;
+
+    assert_eq!(first_text(&denial), "not that");
+    let contents = request_contents(&upstream).pop().unwrap();
+    assert_eq!(contents[..3], expected);
+    assert_eq!(contents[3]["parts"], json!([{ "text": "hello" }]));
+}
+
+#[tokio::test]
 async fn a_prompt_that_is_denied_behind_its_tool_calls_ends_and_takes_them_with_it() {
     let upstream = Upstream::mock().await;
     let config = guard(&json!({ "decision": "deny", "reason": "not that" }));

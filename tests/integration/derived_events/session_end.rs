@@ -107,6 +107,55 @@ async fn a_reported_session_end_ends_the_session() {
 }
 
 #[tokio::test]
+async fn an_agent_may_continue_a_session_while_the_hooks_on_its_end_run() {
+    let upstream = Upstream::mock().await;
+    let wait = "touch running; until [ -e continued ]; do sleep 0.01; done";
+    let config = hook::config(&[("SessionEnd", hook::command("end", wait))]);
+    let gate = TestGateway::start(&upstream, &config).await;
+    let agent = gate.agent().sending("x-hookgate-session", "s");
+    Chat::with_prompt("one").send_by(&agent).await;
+    let end = json!({ "hook_event_name": "SessionEnd", "session_id": "s", "reason": "exit" });
+    let ending = agent.clone();
+    let ending = tokio::spawn(async move { ending.report(&end, "wait=1").await });
+    eventually("the hook runs", TEST_TIMEOUT, || {
+        gate.path("running").exists()
+    })
+    .await;
+
+    let start = json!({
+        "hook_event_name": "SessionStart", "session_id": "s", "source": "resume",
+    });
+    agent.report(&start, "").await;
+    std::fs::write(gate.path("continued"), "").unwrap();
+    assert_eq!(ending.await.unwrap().status, 200);
+
+    let details = gate.operator().get("/sessions/s").await;
+    assert_eq!(details.status, 200, "{}", details.text());
+    assert_eq!(details.json()["reported"], json!(["SessionStart"]));
+}
+
+#[tokio::test]
+async fn an_event_that_a_sub_agent_reports_is_derived_for_its_main_agent() {
+    let upstream = Upstream::mock().await;
+    let command = log_command("[\"prompt\"]", &json!({}));
+    let config = hook::config(&[("BeforeAgent", hook::command("log", &command))]);
+    let gate = TestGateway::start(&upstream, &config).await;
+    let agent = gate.agent().sending("x-hookgate-session", "s");
+    let sub_agent = agent.clone().sending("x-claude-code-agent-id", "sub");
+    let event = json!({
+        "hook_event_name": "BeforeAgent", "session_id": "s", "agent_id": "sub", "prompt": "task",
+    });
+
+    sub_agent.report(&event, "").await;
+    Chat::with_prompt("task").send_by(&sub_agent).await;
+    Chat::with_prompt("hello").send_by(&agent).await;
+
+    assert_eq!(log(&gate), ["task", "hello"]);
+    let details = gate.operator().get("/sessions/s:sub").await.json();
+    assert_eq!(details["reported"], json!(["BeforeAgent"]));
+}
+
+#[tokio::test]
 async fn a_reported_event_is_not_derived() {
     let answers = [
         json!([call("read_file", &json!({ "path": "a" }))]),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    family::{Family, Turn},
+    family::{ALL, Family, Turn},
     model_api, post,
 };
 use crate::harness::{TestGateway, hook};
@@ -216,4 +216,66 @@ async fn prompts_with_the_same_reminder_behind_them_are_all_inspected() {
     let prompts = recorded_prompts(&gateway).into_iter();
     let prompts: Vec<String> = prompts.map(|(_, prompt)| prompt).collect();
     assert_eq!(prompts, ["one", "two", "three"]);
+}
+
+/// Configs that deny prompts with `bad idea`: by the prompt alone, and by the whole request.
+fn denying_configs() -> [String; 2] {
+    let command = "if grep -q 'bad idea'; then echo no >&2; exit 2; fi";
+    let hooks = hook::config(&[("BeforeAgent", hook::command("guard", command))]);
+    let policy = "policies: [{ policy: prompt_guard, deny: [bad idea], reason: no }]\n";
+    [hooks, policy.to_owned()]
+}
+
+#[tokio::test]
+async fn the_environment_in_front_of_a_denied_prompt_stays() {
+    let environment = Turn::User("<environment_context>in /x</environment_context>");
+    let denied = [environment, Turn::User("bad idea")];
+    let later = [&denied[..], &[Turn::Model("no"), Turn::User("go on")]].concat();
+    for family in ALL.iter().copied() {
+        for config in denying_configs() {
+            let upstream = model_api(family).await;
+            let gateway = family.gateway(&upstream, &config).await;
+
+            let denial = family.ask(&gateway, false, &denied).await;
+            family.ask(&gateway, false, &later).await;
+
+            assert_eq!(family.parse(false, &denial).text, "no", "{family:?}");
+            let asked = upstream.only_request().json();
+            let expected = family.request(false, &[environment, Turn::User("go on")]);
+            assert_eq!(asked, expected, "{config}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn reminders_in_front_of_a_denied_prompt_stay_unless_they_are_the_prompt() {
+    let block = |text: &str| json!({ "type": "text", "text": text });
+    let reminder = |text: &str| block(&format!("<system-reminder>{text}</system-reminder>"));
+    let reminders = [reminder("one"), reminder("two")];
+    let user = |blocks: &[Value]| json!({ "role": "user", "content": blocks });
+    let prompt = [&reminders[..], &[block("bad idea")]].concat();
+    let (next, kept) = (user(&[block("go on")]), user(&reminders));
+    let cases = [
+        (user(&prompt), vec![kept, next.clone()]),
+        (user(&[reminder("bad idea")]), vec![next.clone()]),
+    ];
+    let family = Family::Anthropic;
+    for (denied, expected) in cases {
+        for config in denying_configs() {
+            let upstream = model_api(family).await;
+            let gateway = family.gateway(&upstream, &config).await;
+            let send = async |messages: Value| {
+                let mut request = family.request(false, &[]);
+                request["messages"] = messages;
+                family.post(&gateway, false, request.to_string()).await
+            };
+
+            let denial = send(json!([denied])).await;
+            send(json!([denied, { "role": "assistant", "content": "no" }, next])).await;
+
+            assert_eq!(family.parse(false, &denial).text, "no", "{denied}");
+            let asked = upstream.only_request().json();
+            assert_eq!(asked["messages"], json!(expected), "{config}");
+        }
+    }
 }

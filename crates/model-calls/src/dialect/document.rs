@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 pub use strict_json::{Document, write_array};
-use strict_json::{FreeField, FreeFields, Names};
+use strict_json::{FreeField, FreeFields, MAX_VALUES, Names};
 
 use crate::dialect::error::{DialectError, Result, field_error};
 
@@ -48,7 +48,8 @@ pub fn parse_document(bytes: Bytes) -> Result<Document> {
 
 /// Checks that parsers cannot disagree about a part of a response.
 pub fn check_part(text: &[u8]) -> Result<()> {
-    Ok(strict_json::check(text, Names::Fields(FREE_FORM))?)
+    strict_json::check(text, Names::Fields(FREE_FORM))?;
+    Ok(())
 }
 
 /// Parses a value from an untrusted source. Keys keep their order and numbers their
@@ -56,9 +57,9 @@ pub fn check_part(text: &[u8]) -> Result<()> {
 ///
 /// # Errors
 ///
-/// Fails for invalid JSON, and for JSON that parsers could disagree about.
+/// Fails for invalid JSON, for JSON that parsers could disagree about, and for too many values.
 pub fn parse(text: &str) -> Result<Value> {
-    strict_json::check(text.as_bytes(), Names::Free)?;
+    check_count(strict_json::check(text.as_bytes(), Names::Free)?)?;
     serde_json::from_str(text).map_err(|error| DialectError::Json(error.to_string()))
 }
 
@@ -195,6 +196,41 @@ pub fn repeated(document: &Document, field: &[&str]) -> Result<Option<Vec<Docume
         return Ok(document.child(field)?.map(|only| vec![only]));
     }
     document.children(field)
+}
+
+/// Refuses a request with too many values, before any of them is read.
+///
+/// # Errors
+///
+/// Fails for such a request.
+pub fn check_values(request: &Document) -> Result<()> {
+    check_count(request.all_values())
+}
+
+/// Adds the number of values in a part of a request to that of the parts in front of it: values
+/// in a string, such as arguments, do not count in [`check_values`].
+///
+/// # Errors
+///
+/// Fails if the parts have too many together.
+pub fn count_values(total: &mut usize, part: &Value) -> Result<()> {
+    *total += 1;
+    check_count(*total)?;
+    match part {
+        Value::Array(items) => items.iter().try_for_each(|item| count_values(total, item)),
+        Value::Object(fields) => fields
+            .values()
+            .try_for_each(|value| count_values(total, value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
+    }
+}
+
+/// Refuses more values than a request may have: each takes many times its bytes in memory.
+fn check_count(values: usize) -> Result<()> {
+    if values > MAX_VALUES {
+        return Err(DialectError::Json("more than 524,288 values".to_owned()));
+    }
+    Ok(())
 }
 
 /// Refuses a list with too many elements or parts, before any of them is read. The parts are

@@ -10,6 +10,12 @@ impl Document {
         span.map_or(0, |span| span.layout.size(span.index))
     }
 
+    /// Returns the number of values at all depths of the text from which the object was parsed.
+    /// It is known without a search.
+    pub fn all_values(&self) -> usize {
+        self.span.as_ref().map_or(0, |span| span.layout.total)
+    }
+
     /// Returns the number of values `levels` below a field; its elements are 1 below.
     ///
     /// # Errors

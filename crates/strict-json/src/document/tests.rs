@@ -53,6 +53,12 @@ fn values_below_a_field_are_counted() {
 }
 
 #[test]
+fn values_below_the_laid_out_levels_are_counted_with_all_others() {
+    let document = document(r#"{"a": [[[[[[[1, 2]]]]]]]}"#);
+    assert_eq!((document.values(), document.all_values()), (8, 10));
+}
+
+#[test]
 fn fields_are_removed_and_added() {
     check(
         "{\"a\": 1, \"b\": 2}",

@@ -134,14 +134,19 @@ impl History {
         Ok(())
     }
 
-    /// Removes contents `from..to`, and the calls that they answer. gemini-cli's introduction
-    /// before the first prompt is kept.
-    pub fn remove_contents(&mut self, from: usize, to: usize) -> Result<()> {
+    /// Removes contents `from..to`, and the calls that they answer. The `kept` parts stay: pairs
+    /// of a content's index and a part's in it, in order.
+    pub fn remove_contents(
+        &mut self,
+        from: usize,
+        to: usize,
+        kept: &[(usize, usize)],
+    ) -> Result<()> {
         let mut has_results = false;
         for index in from..to.min(self.contents.len()) {
             let edit = self.edit(index)?;
             has_results |= edit.content.has(FUNCTION_RESPONSE);
-            edit.remove_prompt(index == 0);
+            edit.remove_request(|part| kept.binary_search(&(index, part)).is_ok());
         }
         let mut end = if has_results { from } else { 0 };
         while let Some(index) = end.checked_sub(1) {
@@ -157,9 +162,11 @@ impl History {
         Ok(())
     }
 
-    /// Returns whether all contents of the agent were removed.
+    /// Returns whether all contents of the agent were removed, or have only kept parts.
     pub fn is_empty(&self) -> bool {
-        (0..self.contents.len()).all(|index| self.is_removed(index))
+        let is_removed = |edit: &ContentEdit| edit.is_removed || edit.is_denied;
+        let mut edits = (0..self.contents.len()).map(|index| self.edits.get(&index));
+        edits.all(|edit| edit.is_some_and(is_removed))
     }
 
     fn is_removed(&self, index: usize) -> bool {

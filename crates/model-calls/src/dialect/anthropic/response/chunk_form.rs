@@ -56,7 +56,7 @@ impl ChunkEvents {
 pub fn complete_call(mut block: Document, json: &str) -> Result<Document> {
     if !json.is_empty() {
         let input = match strict_json::check(json.as_bytes(), Names::Free) {
-            Ok(()) => Bytes::from(json.trim().to_owned()),
+            Ok(_) => Bytes::from(json.trim().to_owned()),
             Err(_) => Value::from(json).to_string().into(),
         };
         if !is_blank(block.get(INPUT)?) && block.bytes_of(INPUT)?.as_ref() != Some(&input) {

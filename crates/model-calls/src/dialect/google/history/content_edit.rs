@@ -36,6 +36,8 @@ pub struct ContentEdit {
     hides_result: bool,
     /// True if the whole content is removed.
     pub is_removed: bool,
+    /// True if a denied request was removed. Parts that the agent added to it may be left.
+    pub is_denied: bool,
 }
 
 impl ContentEdit {
@@ -49,6 +51,7 @@ impl ContentEdit {
             following: Vec::new(),
             hides_result: false,
             is_removed: false,
+            is_denied: false,
         })
     }
 
@@ -106,16 +109,13 @@ impl ContentEdit {
         Ok(())
     }
 
-    /// Removes all parts but gemini-cli's introduction in front of a first prompt.
-    pub fn remove_prompt(&mut self, is_first: bool) {
-        let may_have_introduction = is_first && self.parts.len() > 1;
-        let first = self.parts.first_mut().filter(|_| may_have_introduction);
-        let introduction = first.and_then(|part| part.take_if(|part| part.is_introduction()));
-        self.retain_parts(|_| false);
-        if let (Some(first), Some(introduction)) = (self.parts.first_mut(), introduction) {
-            *first = Some(introduction);
-            self.is_removed = false;
+    /// Removes the parts of a denied request, and the content if none is kept.
+    pub fn remove_request(&mut self, is_kept: impl Fn(usize) -> bool) {
+        for (index, part) in self.parts.iter_mut().enumerate() {
+            part.take_if(|_| !is_kept(index));
         }
+        self.is_removed |= self.parts.iter().all(Option::is_none);
+        self.is_denied = true;
     }
 
     /// Removes the parts that `keep` rejects, and the content if none is left.

@@ -136,7 +136,7 @@ fn edits_do_not_shift_other_edits() {
 
     let written = edited(LOOP, |history| {
         history.edit(0).unwrap().insert_after(&hidden).unwrap();
-        history.remove_contents(0, 1).unwrap();
+        history.remove_contents(0, 1, &[(0, 0)]).unwrap();
         history.edit(2).unwrap().replace_result(1, "R").unwrap();
         history.edit(2).unwrap().append_text("more").unwrap();
     });
@@ -153,14 +153,14 @@ fn edits_do_not_shift_other_edits() {
 
 #[test]
 fn calls_go_with_their_results_however_they_were_split() {
-    let written = edited(LOOP, |history| history.remove_contents(2, 4).unwrap());
+    let written = edited(LOOP, |history| history.remove_contents(2, 4, &[]).unwrap());
     assert_eq!(written.len(), 2);
     assert!(written[1].ends_with(r#"[{"text":"I look"}]}"#));
     let split = r#"[{"role":"user","parts":[{"text":"go"}]},
         {"role":"model","parts":[{"functionCall":{"name":"f"}}]},
         {"role":"model","parts":[{"text":""}]},
         {"role":"user","parts":[{"functionResponse":{"name":"f","response":{}}}]}]"#;
-    let written = edited(split, |history| history.remove_contents(3, 4).unwrap());
+    let written = edited(split, |history| history.remove_contents(3, 4, &[]).unwrap());
     assert_eq!(written.len(), 2);
     assert!(!written.concat().contains("function"));
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::{numbered, parts_in, source_of, splice_list},
-    document::{Document, same_bytes, write_array},
+    document::{Document, count_values, same_bytes, write_array},
     error::Result,
     google::fields::{CONTENTS, PARTS, SYSTEM_INSTRUCTION},
     openai_chat::{
@@ -34,9 +34,14 @@ impl ChatMessages {
         let Some(documents) = body.children(MESSAGES)? else {
             return Ok(None);
         };
-        let mut names = CallNames::new();
+        let (mut names, mut values) = (CallNames::new(), 0);
         let messages = documents.iter();
-        let messages = messages.map(|message| ChatMessage::read(message, &mut names));
+        let messages = messages.map(|message| -> Result<ChatMessage> {
+            let message = ChatMessage::read(message, &mut names)?;
+            let mut parts = message.parts.iter();
+            parts.try_for_each(|(_, part)| count_values(&mut values, part))?;
+            Ok(message)
+        });
         Ok(Some(Self {
             messages: messages.collect::<Result<_, _>>()?,
             documents,

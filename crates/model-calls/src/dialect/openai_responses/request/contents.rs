@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::{SOURCE, source_of, with_source},
-    document::{Document, is_set, try_any},
+    document::{Document, count_values, is_set, try_any},
     error::Result,
     google::fields::{CONTENTS, FUNCTION_RESPONSE, PARTS},
     openai_responses::{
@@ -28,7 +28,7 @@ use crate::dialect::{
 /// Returns the contents of a request.
 pub fn read_contents(input: &Input) -> Result<Value> {
     let names = call_names(input)?;
-    let mut contents = Vec::new();
+    let (mut contents, mut values) = (Vec::new(), 0);
     for (index, item) in input.items.iter().enumerate() {
         let document = &item.document;
         let (role, parts) = match item.kind {
@@ -40,6 +40,8 @@ pub fn read_contents(input: &Input) -> Result<Value> {
             InputKind::Unknown => ("user", vec![read_whole(document)?]),
             InputKind::System | InputKind::Reasoning | InputKind::Hidden => continue,
         };
+        let mut read = parts.iter();
+        read.try_for_each(|part| count_values(&mut values, part))?;
         contents.push(json!({ "role": role, "parts": parts, SOURCE: index }));
     }
     Ok(Value::Array(contents))
