@@ -274,12 +274,11 @@ async fn the_directory_of_an_agent_is_never_that_of_the_gateway() {
     let upstream = Upstream::with(|received| {
         let request = received.json();
         let contents = request["contents"].as_array().unwrap();
-        let part = match contents.as_slice() {
-            [prompt] => {
-                let path = &prompt["parts"][0]["text"];
-                json!({ "functionCall": { "name": "write_file", "args": { "path": path } } })
-            }
-            _ => json!({ "text": "refused" }),
+        let part = if let [first] = contents.as_slice() {
+            let path = &first["parts"][0]["text"];
+            json!({ "functionCall": { "name": "write_file", "args": { "path": path } } })
+        } else {
+            json!({ "text": "refused" })
         };
         let content = json!({ "role": "model", "parts": [part] });
         let response = json!({ "candidates": [{ "content": content, "finishReason": "STOP" }] });
@@ -295,7 +294,9 @@ async fn the_directory_of_an_agent_is_never_that_of_the_gateway() {
     let own = gateway.path("hookgate.yaml").display().to_string();
 
     for (path, is_called) in [(own.as_str(), false), ("src/a.rs", true)] {
-        let answer = agent.generate(MODEL, &prompt(path)).await.json();
+        let mut body = request_with_tools();
+        body["contents"][0]["parts"][0]["text"] = path.into();
+        let answer = agent.generate(MODEL, &body).await.json();
         let call = &answer["candidates"][0]["content"]["parts"][0]["functionCall"];
         assert_eq!(call.is_object(), is_called, "{path}: {answer}");
         let input = json!({ "hook_event_name": "BeforeTool", "tool_name": "write_file", "tool_input": { "path": path } });
