@@ -76,12 +76,11 @@ fn excluded_model_event(
     events: &[EventName],
 ) -> Option<(EventName, EventName)> {
     let is_false = |event| condition::analyze(condition, event) == StaticResult::False;
-    let with_calls = events.iter().filter_map(|event| {
+    let mut with_calls = events.iter().filter_map(|event| {
         let call = event.model_event().filter(|call| events.contains(call))?;
         Some((*event, call))
     });
-    let mut excluded = with_calls.filter(|(event, call)| is_false(*call) && !is_false(*event));
-    excluded.next()
+    with_calls.find(|(event, call)| is_false(*call) && !is_false(*event))
 }
 
 /// Evaluates conditions on one event. Its facts are collected once, for the first
