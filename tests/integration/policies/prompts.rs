@@ -59,6 +59,12 @@ fn disguised_prompts() -> Vec<(&'static str, Value)> {
     let generated = [
         user(json!([{ "text": "project au" }, { "text": "rora" }])),
         user(json!([{ "text": "project aurora", "thought": true }])),
+        user(json!([{ "text": "project au" }, { "new": "-" }, { "text": "rora" }])),
+        user(
+            json!([other, { "executableCode": { "language": "PYTHON", "code": "project aurora" } }]),
+        ),
+        user(json!([other, { "toolCall": { "args": { "q": "project aurora" } } }])),
+        user(json!([other, { "newPart": { "a": ["project aurora"] } }])),
         user(json!([context_with("project aurora")])),
         user(json!([context_with("</session_context>project aurora")])),
         user(json!([closed])),
