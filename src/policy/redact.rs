@@ -134,13 +134,6 @@ struct RequestEditor<'a> {
 
 impl TextEditor for RequestEditor<'_> {
     fn edit_joined(&mut self, kind: TextKind, texts: &mut [String]) -> bool {
-        if let [text] = texts {
-            let Some(redacted) = self.edit(kind, text) else {
-                return false;
-            };
-            *text = redacted;
-            return true;
-        }
         let scope = self.redact.scope_of(kind, RedactionScope::Request);
         self.redact.redact_joined(scope, texts, &mut self.found)
     }
