@@ -151,7 +151,7 @@ pub struct HookInput<'a, E> {
     pub session_id: Cow<'a, str>,
     /// File with the conversation so far.
     pub transcript_path: &'a str,
-    /// See [`Context::cwd`].
+    /// Working directory of the agent, or directory of the config.
     pub cwd: &'a str,
     /// RFC 3339 in UTC with milliseconds.
     pub timestamp: &'a str,
