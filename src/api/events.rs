@@ -334,6 +334,7 @@ fn context(
         session_id,
         transcript_path: text("transcript_path")?.unwrap_or_default(),
         cwd: text("cwd")?.unwrap_or_else(hook_directory),
+        cwd_reported: fields.get("cwd").is_some_and(Value::is_string),
         timestamp: text("timestamp")?.unwrap_or_else(utc_timestamp),
         caller,
         call: None,

@@ -15,6 +15,14 @@ pub struct BeforeAgent {
     pub prompt: String,
 }
 
+impl BeforeAgent {
+    /// Returns the readings of the prompt. A derived prompt has an empty line between two texts,
+    /// which a model may read as one.
+    pub fn readings(&self) -> [String; 2] {
+        [self.prompt.clone(), self.prompt.replace("\n\n", "")]
+    }
+}
+
 impl EventDefinition for BeforeAgent {
     const HONOURS: &'static [OutputPart] = &[
         OutputPart::Flow,

@@ -19,9 +19,11 @@ pub struct Context {
     pub session_named: bool,
     /// File with the conversation so far; empty if none is written.
     pub transcript_path: String,
-    /// Working directory of the agent. Processes are started in the directory of
-    /// the config, never in this one.
+    /// Working directory of the agent if it reports one, else the directory of the
+    /// config. Processes are started in the latter, never in the former.
     pub cwd: String,
+    /// True if the agent reported `cwd`. Hidden from hooks.
+    pub cwd_reported: bool,
     /// RFC 3339 in UTC with milliseconds.
     pub timestamp: String,
     /// Caller of the request. Hidden from hooks.
@@ -103,6 +105,11 @@ impl Context {
         }
     }
 
+    /// Returns the working directory of the agent, if it reports one.
+    pub fn agent_directory(&self) -> Option<&str> {
+        self.cwd_reported.then_some(self.cwd.as_str())
+    }
+
     /// Returns the session id for hooks. Agents choose ids, so two callers may choose
     /// the same one: with [`SessionScope::PerCaller`] the caller's key is appended.
     pub fn hook_session_id(&self) -> Cow<'_, str> {
@@ -144,7 +151,7 @@ pub struct HookInput<'a, E> {
     pub session_id: Cow<'a, str>,
     /// File with the conversation so far.
     pub transcript_path: &'a str,
-    /// Working directory of the agent.
+    /// Working directory of the agent, or directory of the config.
     pub cwd: &'a str,
     /// RFC 3339 in UTC with milliseconds.
     pub timestamp: &'a str,

@@ -38,7 +38,8 @@ pub enum ConditionSubject<'a> {
 ///
 /// # Errors
 ///
-/// Fails if the condition does not compile, or cannot be true on any of the events.
+/// Fails if the condition does not compile, cannot be true on any of the events, or excludes the
+/// model calls in which a policy inspects one of them.
 pub(super) fn build(when: &When, events: &[EventName]) -> Result<Condition, Problem> {
     let problem = |message: String| Problem::at(&when.span, format!("`when` {message}"));
     let condition = condition::compile(&when.text)
@@ -59,7 +60,27 @@ pub(super) fn build(when: &When, events: &[EventName]) -> Result<Condition, Prob
         let message = format!("refers to `{absent}`, which {names} does not have");
         return Err(problem(message));
     }
-    Ok(condition)
+    match excluded_model_event(&condition, events) {
+        Some((event, call)) => Err(problem(format!(
+            "is always false on {call}, where the policy inspects model calls in place of {event}; use a hook of `type: builtin` on {event}"
+        ))),
+        None => Ok(condition),
+    }
+}
+
+/// Returns an event on which a policy may run and the event of a model call with the same content,
+/// if the policy never runs there. It does not run on derived events, so nothing would inspect
+/// the content of model calls.
+fn excluded_model_event(
+    condition: &Condition,
+    events: &[EventName],
+) -> Option<(EventName, EventName)> {
+    let is_false = |event| condition::analyze(condition, event) == StaticResult::False;
+    let mut with_calls = events.iter().filter_map(|event| {
+        let call = event.model_event().filter(|call| events.contains(call))?;
+        Some((*event, call))
+    });
+    with_calls.find(|(event, call)| is_false(*call) && !is_false(*event))
 }
 
 /// Evaluates conditions on one event. Its facts are collected once, for the first

@@ -87,16 +87,24 @@ fn absent_variables(spec: &PolicySpec) -> Vec<Problem> {
     let Ok(condition) = build(when, events) else {
         return Vec::new();
     };
-    let mut absent: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let mut absent: BTreeMap<String, Vec<EventName>> = BTreeMap::new();
     for event in events {
         if let StaticResult::Absent(variable) = condition::analyze(&condition, *event) {
-            absent.entry(variable).or_default().push(event.as_str());
+            absent.entry(variable).or_default().push(*event);
         }
     }
-    let problem = |(variable, events): (String, Vec<&str>)| {
+    let problem = |(variable, events): (String, Vec<EventName>)| {
+        let verb = if events.len() > 1 { "have" } else { "has" };
+        // A policy that runs on no model call would guard none.
+        let advice = if events.iter().any(|event| event.is_model_call()) {
+            "a hook of `type: builtin` runs on one event"
+        } else {
+            "test `event` or `has(…)` first"
+        };
+        let events: Vec<&str> = events.iter().map(|event| event.as_str()).collect();
         let (label, events) = (spec.label(), events.join(" and "));
         let message = format!(
-            "policy `{label}`: {events} has no `{variable}`, so the policy runs there unless the rest of the condition is false; test `event` or `has(…)` first"
+            "policy `{label}`: {events} {verb} no `{variable}`, so the policy runs there unless the rest of the condition is false; {advice}"
         );
         Problem::at(&when.span, message)
     };

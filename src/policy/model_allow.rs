@@ -79,7 +79,6 @@ impl Policy for ModelAllow {
         Some(Box::new(ResponseModelCheck {
             policy: self.clone(),
             requested: context.model.to_owned(),
-            allowed: String::new(),
         }))
     }
 }
@@ -89,8 +88,6 @@ impl Policy for ModelAllow {
 struct ResponseModelCheck {
     policy: ModelAllow,
     requested: String,
-    /// The last model that was found allowed.
-    allowed: String,
 }
 
 impl ResponseModelCheck {
@@ -105,17 +102,10 @@ impl ResponseModelCheck {
     }
 
     /// Returns a denial if the named model may not respond.
-    fn check(&mut self, name: &str) -> Option<HookOutput> {
-        // Every chunk of a response has the same name.
-        if name == self.allowed {
-            return None;
-        }
+    fn check(&self, name: &str) -> Option<HookOutput> {
         let model = name.strip_prefix("models/").unwrap_or(name);
-        if !model.is_empty() && !self.allows(model) {
-            return Some(self.policy.denial(model));
-        }
-        name.clone_into(&mut self.allowed);
-        None
+        let is_denied = !model.is_empty() && !self.allows(model);
+        is_denied.then(|| self.policy.denial(model))
     }
 }
 

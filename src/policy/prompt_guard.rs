@@ -33,7 +33,7 @@ fn default_reason() -> String {
 
 impl PromptGuard {
     /// Denies if a pattern is found in a reading of the prompt.
-    fn inspect(&self, readings: &[&str]) -> HookOutput {
+    fn inspect(&self, readings: &[String]) -> HookOutput {
         let mut patterns = self.deny.iter().map(|pattern| &pattern.0);
         if patterns.any(|pattern| readings.iter().any(|text| pattern.is_match(text))) {
             return HookOutput::denial(&*self.reason);
@@ -46,12 +46,12 @@ impl Policy for PromptGuard {
     fn request(&self, _context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
         let texts = request.prompt()?;
         // A model may read adjacent texts as separate or as one.
-        Ok(self.inspect(&[&texts.join("\n"), &texts.concat()]))
+        Ok(self.inspect(&[texts.join("\n"), texts.concat()]))
     }
 
     fn event(&self, _context: &PolicyContext<'_>, event: Event<'_>) -> HookOutput {
         match event {
-            Event::BeforeAgent(event) => self.inspect(&[&event.prompt]),
+            Event::BeforeAgent(event) => self.inspect(&event.readings()),
             _ => HookOutput::default(),
         }
     }

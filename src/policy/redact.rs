@@ -4,6 +4,7 @@
 mod json_position;
 mod redactor;
 mod response;
+mod tool_result;
 
 use std::collections::BTreeMap;
 
@@ -11,8 +12,9 @@ use serde_json::Value;
 
 pub(super) use self::redactor::FORMAT;
 use self::{
-    redactor::{FoundDetectors, Redact, RedactionMode, RedactionScope},
+    redactor::{FoundDetectors, Redact, RedactionScope},
     response::ResponseRedactor,
+    tool_result::redact_result,
 };
 use super::definition::{
     Policy, PolicyContext, PolicyKind, PolicyRequest, PolicyResult, ResponsePolicy,
@@ -20,7 +22,7 @@ use super::definition::{
 use crate::{
     config::{Config, HookSpec},
     dialect::{self, ResponseFormat, TextEditor, TextKind},
-    event::{AfterTool, ArgumentsMode, BeforeTool, Event, EventName, HookOutput},
+    event::{ArgumentsMode, BeforeTool, Event, EventName, HookOutput},
 };
 
 pub(super) const KIND: PolicyKind = PolicyKind::new::<Redact>(
@@ -88,11 +90,13 @@ impl Policy for Redact {
     fn event(&self, _context: &PolicyContext<'_>, event: Event<'_>) -> HookOutput {
         match event {
             Event::BeforeTool(event) => before_tool(self, event),
-            Event::AfterTool(event) => after_tool(self, event),
+            Event::AfterTool(event) => redact_result(self, event),
             Event::BeforeAgent(event) => {
                 // A prompt cannot be edited here; the request that carries it can.
                 let mut found = FoundDetectors::new();
-                self.redact(RedactionScope::Request, &event.prompt, &mut found);
+                for reading in event.readings() {
+                    self.redact(RedactionScope::Request, &reading, &mut found);
+                }
                 self.output(&found)
             }
             _ => HookOutput::default(),
@@ -122,24 +126,6 @@ fn before_tool(redact: &Redact, event: &BeforeTool) -> HookOutput {
     output
 }
 
-/// Masks a result as one text, which is what the model reads of it.
-fn after_tool(redact: &Redact, event: &AfterTool) -> HookOutput {
-    let mut found = FoundDetectors::new();
-    let mut result = Value::Object(event.tool_response.clone());
-    let mut edit = |text: &str| redact.redact(RedactionScope::ToolResults, text, &mut found);
-    if !dialect::edit_json_strings(&mut result, &mut edit) {
-        return HookOutput::default();
-    }
-    if redact.mode == RedactionMode::Deny {
-        return redact.output(&found);
-    }
-    let content = result.get("llmContent").unwrap_or(&result);
-    let content = content
-        .as_str()
-        .map_or_else(|| content.to_string(), str::to_owned);
-    HookOutput::result_replacement(content)
-}
-
 /// Redacts the texts of a request.
 struct RequestEditor<'a> {
     redact: &'a Redact,
@@ -148,13 +134,6 @@ struct RequestEditor<'a> {
 
 impl TextEditor for RequestEditor<'_> {
     fn edit_joined(&mut self, kind: TextKind, texts: &mut [String]) -> bool {
-        if let [text] = texts {
-            let Some(redacted) = self.edit(kind, text) else {
-                return false;
-            };
-            *text = redacted;
-            return true;
-        }
         let scope = self.redact.scope_of(kind, RedactionScope::Request);
         self.redact.redact_joined(scope, texts, &mut self.found)
     }

@@ -132,7 +132,7 @@ impl Policy for ToolGuard {
             arguments: Value::Object(tool.tool_input.clone()),
             is_partial: false,
         };
-        match self.denial(&call, Some(&context.context.cwd)) {
+        match self.denial(&call, context.context.agent_directory()) {
             Some(reason) => HookOutput::denial(reason),
             None => HookOutput::default(),
         }

@@ -273,15 +273,66 @@ async fn the_hook_list_contains_conditions() {
     assert_eq!(hooks[0]["when"], "request.stream");
 }
 
+/// Checks a config with this text behind the first line.
+fn check(config: &str) -> (i32, String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!("upstreams: {{ gemini: {{ url: https://example.org }} }}\n{config}");
+    std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    run(&["check", "hookgate.yaml"], folder.path())
+}
+
+#[test]
+fn a_condition_that_excludes_the_model_calls_of_an_event_is_an_error() {
+    for (policy, when, event, call) in [
+        (
+            "tool_guard, deny: [a]",
+            "has(tool.name) && tool.name == 'a'",
+            "BeforeTool",
+            "AfterModel",
+        ),
+        (
+            "tool_guard, deny: [a]",
+            "event != 'AfterModel'",
+            "BeforeTool",
+            "AfterModel",
+        ),
+        (
+            "prompt_guard, deny: [a]",
+            "event == 'BeforeAgent'",
+            "BeforeAgent",
+            "BeforeModel",
+        ),
+        ("redact", "event == 'AfterTool'", "AfterTool", "BeforeModel"),
+    ] {
+        let (code, _, stderr) = check(&format!(
+            "policies:\n  - {{ policy: {policy}, when: {when} }}\n"
+        ));
+
+        let expected = format!(
+            "`when` is always false on {call}, where the policy inspects model calls in place of {event}; use a hook of `type: builtin` on {event}"
+        );
+        let mut lines = stderr.lines();
+        let is_expected =
+            |line: &str| line.starts_with("hookgate.yaml:3:") && line.ends_with(&expected);
+        assert!(lines.any(is_expected), "{when}: {stderr}");
+        assert_eq!(code, 78, "{when}");
+    }
+
+    let (code, _, stderr) = check(
+        "\
+policies:
+  - { policy: redact, when: event == 'BeforeModel' }
+  - { policy: redact, when: event == 'AfterModel' || event == 'BeforeTool' }
+hooks:
+  BeforeTool:
+    - hooks: [{ type: builtin, policy: tool_guard, deny: [a], when: tool.name == 'a' }]
+",
+    );
+    assert_eq!(code, 0, "{stderr}");
+}
+
 #[test]
 fn invalid_and_ineffective_conditions_are_reported_with_a_position() {
-    let folder = tempfile::tempdir().unwrap();
-    let check = |config: &str| {
-        let config = format!("upstreams: {{ gemini: {{ url: https://example.org }} }}\n{config}");
-        std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
-        run(&["check", "hookgate.yaml"], folder.path())
-    };
-
     let (code, _, invalid) = check(
         "\
 policies:
@@ -327,10 +378,14 @@ hooks:
 policies:
   - { policy: tool_guard, deny: [a], when: request.model == 'a' }
   - { policy: tool_guard, name: b, deny: [a], when: has(request.model) && request.model == 'a' }
+  - { policy: tool_guard, name: c, deny: [a], when: tool.name == 'a' }
 ",
     );
     assert_eq!(code, 0);
-    insta::assert_snapshot!(uncertain, @r"warning: hookgate.yaml:3:44: policy `tool_guard`: BeforeTool has no `request.model`, so the policy runs there unless the rest of the condition is false; test `event` or `has(…)` first");
+    insta::assert_snapshot!(uncertain, @r"
+    warning: hookgate.yaml:3:44: policy `tool_guard`: BeforeTool has no `request.model`, so the policy runs there unless the rest of the condition is false; test `event` or `has(…)` first
+    warning: hookgate.yaml:5:53: policy `c`: BeforeModel and AfterModel have no `tool.name`, so the policy runs there unless the rest of the condition is false; a hook of `type: builtin` runs on one event
+    ");
 }
 
 /// Replaces the model of a request.

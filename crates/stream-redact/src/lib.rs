@@ -49,10 +49,7 @@ pub use self::{
     masker::Masker,
     parts::{FoundSecret, MaskedParts},
 };
-use self::{
-    label::Labels, pattern::Pattern, prefilter_table::FirstByteTable, stream::MaskStream,
-    window::MaskWindow,
-};
+use self::{label::Labels, pattern::Pattern, prefilter_table::FirstByteTable};
 
 /// Maximum number of bytes that a stream holds back.
 pub const MAX_HELD_BYTES: usize = 8 * 1024;
@@ -184,26 +181,12 @@ impl Mask {
         })
     }
 
-    /// Returns whether a complete text contains a secret.
-    pub fn finds(&self, text: &str) -> bool {
-        let mut flow = MaskStream::default();
-        flow.search(&self.rules, MaskWindow::whole(text));
-        flow.has_found()
-    }
-
     /// Replaces every secret in a complete text. Returns `None` if there is none.
     pub fn mask(&self, text: &str) -> Option<MaskedText> {
-        let view = MaskWindow::whole(text);
-        let mut flow = MaskStream::default();
-        flow.search(&self.rules, view);
-        if !flow.has_found() {
-            return None;
-        }
-        let mut text = String::with_capacity(text.len());
-        flow.settle(&self.rules, view, &mut text);
+        let masked = self.mask_parts(&[text])?;
         Some(MaskedText {
-            text,
-            detectors: self.rules.names(flow.rules()).collect(),
+            text: masked.texts.concat(),
+            detectors: masked.detectors,
         })
     }
 

@@ -50,6 +50,10 @@ impl Mask {
     /// groups; one in none is not masked.
     pub fn mask_groups(&self, texts: &[&str], groups: &[Vec<usize>]) -> Option<MaskedParts> {
         let own: Vec<Vec<Found>> = texts.iter().map(|text| self.found(text)).collect();
+        let is_joined = groups.iter().any(|group| group.len() > 1);
+        if !is_joined && own.iter().all(Vec::is_empty) {
+            return None;
+        }
         let mut covered = vec![Vec::new(); texts.len()];
         let mut rules = BTreeSet::new();
         for group in groups {

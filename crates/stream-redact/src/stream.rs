@@ -57,11 +57,6 @@ impl MaskStream {
         self.looked = view.end();
     }
 
-    /// Returns whether matches were found that are not written yet.
-    pub(super) fn has_found(&self) -> bool {
-        !self.found.is_empty()
-    }
-
     /// Returns the matches that are not written yet.
     pub(super) fn into_found(self) -> Vec<Found> {
         self.found

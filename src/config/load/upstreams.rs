@@ -144,7 +144,9 @@ impl Loader {
             let unseen =
                 methods.find(|method| covers(entry, method.name) && method.has_uninspected_answers);
             if let Some(name) = unseen.map(|method| method.name) {
-                let message = format!("no hook and no policy inspects the answers of `{name}`");
+                let message = format!(
+                    "no hook and no policy inspects the answers of `{name}`, and of `request_limits` only `max_input` applies to it"
+                );
                 self.warning(&format!("/coverage/allow/{index}"), message);
             }
         }

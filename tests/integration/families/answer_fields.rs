@@ -110,6 +110,7 @@ const CHAT: &[Field] = &[
     body("/choices/0/unknown"),
     body("/choices/0/logprobs"),
     body("/choices/0/message/annotations"),
+    body("/choices/0/message/images"),
     body("/choices/0/message/unknown"),
     body("/choices/0/message/tool_calls/0/unknown"),
     body("/choices/0/message/tool_calls/0/function/unknown"),
@@ -117,6 +118,7 @@ const CHAT: &[Field] = &[
     event("hel", "/choices/0/unknown"),
     event("hel", "/choices/0/logprobs"),
     event("hel", "/choices/0/delta/annotations"),
+    event("hel", "/choices/0/delta/images"),
     event("tool_calls\":[", "/choices/0/delta/tool_calls/0/unknown"),
     event(
         "tool_calls\":[",
@@ -124,6 +126,10 @@ const CHAT: &[Field] = &[
     ),
     event("\"finish_reason\":\"tool_calls\"", "/citations"),
     event("\"finish_reason\":\"tool_calls\"", "/choices/0/logprobs"),
+    event(
+        "\"finish_reason\":\"tool_calls\"",
+        "/choices/0/delta/images",
+    ),
 ];
 
 const fn fields(family: Family) -> &'static [Field] {

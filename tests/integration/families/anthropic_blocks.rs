@@ -42,6 +42,35 @@ async fn a_text_block_that_masking_empties_is_removed_and_its_cache_mark_moves()
 }
 
 #[tokio::test]
+async fn a_secret_over_passages_of_a_document_is_masked() {
+    let config = "policies: [{ policy: redact, detect: [email] }]\n";
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let blocks = |passages: Value| {
+        let document = json!({ "type": "content", "content": passages });
+        json!([
+            { "type": "document", "source": document, "title": "t" },
+            { "type": "search_result", "source": "s", "title": "t", "content": passages },
+        ])
+    };
+    let body = |passages: Value| {
+        let mut body = request(&[
+            Turn::User(""),
+            Turn::Call("look", "a"),
+            Turn::Result("look", ""),
+        ]);
+        body["messages"][0]["content"] = blocks(passages.clone());
+        body["messages"][2]["content"][0]["content"] = blocks(passages);
+        body
+    };
+
+    let split = json!([text("mail jo@exam"), text("ple.com"), text(" end")]);
+    let sent = forwarded(config, "/v1/messages", &body(split)).await;
+
+    let masked = body(json!([text("mail [REDACTED:email]"), text(" end")]));
+    assert_eq!(sent["messages"], masked["messages"]);
+}
+
+#[tokio::test]
 async fn a_message_that_a_hook_empties_is_removed() {
     let messages = json!([
         { "role": "user", "content": "one" },

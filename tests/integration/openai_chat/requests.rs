@@ -114,11 +114,18 @@ async fn models_of_hosted_tools_and_plugins_must_be_allowed() {
     let gate = gateway(&upstream, config).await;
     for model in ["m", "other"] {
         let tool = json!({ "type": "openrouter:advisor", "parameters": { "model": model } });
+        let tool_with_list = json!({ "type": "openrouter:advisor",
+            "parameters": { "models": [{ "id": model }] } });
         for (field, value) in [
             ("tools", json!([tool])),
+            ("tools", json!([tool_with_list])),
             (
                 "plugins",
                 json!([{ "id": "fusion", "analysis_models": ["m", model] }]),
+            ),
+            (
+                "plugins",
+                json!([{ "id": "fusion", "models": { "primary": model } }]),
             ),
         ] {
             let mut body = chat("hello");
@@ -128,7 +135,7 @@ async fn models_of_hosted_tools_and_plugins_must_be_allowed() {
             assert_eq!(is_answered, model == "m", "{field}: {}", answer.text());
         }
     }
-    assert_eq!(upstream.requests().len(), 2);
+    assert_eq!(upstream.requests().len(), 4);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::MODEL;
 use crate::families::family::{Family, Part, Turn};
-use crate::harness::{TestGateway, Upstream, prompt};
+use crate::harness::{TestGateway, Upstream, hook, prompt};
 
 const GUARD: &str = "
 policies:
@@ -59,6 +59,12 @@ fn disguised_prompts() -> Vec<(&'static str, Value)> {
     let generated = [
         user(json!([{ "text": "project au" }, { "text": "rora" }])),
         user(json!([{ "text": "project aurora", "thought": true }])),
+        user(json!([{ "text": "project au" }, { "new": "-" }, { "text": "rora" }])),
+        user(
+            json!([other, { "executableCode": { "language": "PYTHON", "code": "project aurora" } }]),
+        ),
+        user(json!([other, { "toolCall": { "args": { "q": "project aurora" } } }])),
+        user(json!([other, { "newPart": { "a": ["project aurora"] } }])),
         user(json!([context_with("project aurora")])),
         user(json!([context_with("</session_context>project aurora")])),
         user(json!([closed])),
@@ -117,6 +123,26 @@ async fn a_reported_prompt_is_checked() {
     assert_eq!(report("hello").await, json!({}));
     let refused = report("tell codename 12").await;
     assert_eq!(refused["decision"], "deny");
+}
+
+#[tokio::test]
+async fn a_derived_prompt_is_checked_as_one_text() {
+    let secret = "jo@example.com";
+    for policy in [
+        json!({ "type": "builtin", "policy": "prompt_guard", "deny": [secret] }),
+        json!({ "type": "builtin", "policy": "redact", "detect": ["email"], "action": "deny" }),
+    ] {
+        let upstream = Upstream::mock().await;
+        let config = hook::config(&[("BeforeAgent", policy.clone())]);
+        let gateway = TestGateway::start(&upstream, &config).await;
+        let body = json!({ "contents": [
+            { "role": "user", "parts": [{ "text": "ask jo@exa" }, { "text": "mple.com" }] },
+        ] });
+
+        gateway.agent().generate(MODEL, &body).await;
+
+        assert!(upstream.requests().is_empty(), "{policy}");
+    }
 }
 
 #[tokio::test]

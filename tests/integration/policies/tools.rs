@@ -268,6 +268,43 @@ policies:
     assert_eq!(report("../../other").await, refused);
 }
 
+#[tokio::test]
+async fn the_directory_of_an_agent_is_never_that_of_the_gateway() {
+    // Calls a tool with the prompt as its path, and answers after a refusal.
+    let upstream = Upstream::with(|received| {
+        let request = received.json();
+        let contents = request["contents"].as_array().unwrap();
+        let part = if let [first] = contents.as_slice() {
+            let path = &first["parts"][0]["text"];
+            json!({ "functionCall": { "name": "write_file", "args": { "path": path } } })
+        } else {
+            json!({ "text": "refused" })
+        };
+        let content = json!({ "role": "model", "parts": [part] });
+        let response = json!({ "candidates": [{ "content": content, "finishReason": "STOP" }] });
+        respond(200, "application/json", response.to_string())
+    })
+    .await;
+    let guard = json!({
+        "type": "builtin", "policy": "tool_guard",
+        "rules": [{ "tool": "*", "argument": "/path", "within": ["."] }],
+    });
+    let gateway = TestGateway::start(&upstream, &hook::config(&[("BeforeTool", guard)])).await;
+    let agent = gateway.agent();
+    let own = gateway.path("hookgate.yaml").display().to_string();
+
+    for (path, is_called) in [(own.as_str(), false), ("src/a.rs", true)] {
+        let mut body = request_with_tools();
+        body["contents"][0]["parts"][0]["text"] = path.into();
+        let answer = agent.generate(MODEL, &body).await.json();
+        let call = &answer["candidates"][0]["content"]["parts"][0]["functionCall"];
+        assert_eq!(call.is_object(), is_called, "{path}: {answer}");
+        let input = json!({ "hook_event_name": "BeforeTool", "tool_name": "write_file", "tool_input": { "path": path } });
+        let output = agent.report(&input, "").await.json();
+        assert_eq!(output == json!({}), is_called, "{path}: {output}");
+    }
+}
+
 /// The parts that an agent receives if upstream streams these parts, one per chunk.
 async fn streamed_parts(config: &str, parts: &[Value]) -> Vec<Value> {
     let upstream = upstream_with(parts.to_vec()).await;

@@ -233,13 +233,13 @@ impl AllowedFields {
         }
     }
 
-    /// Checks a field that refers to a stored file, by the name that a request has for it.
+    /// Checks a field that a request of an API has by this name.
     ///
     /// # Errors
     ///
-    /// Fails if stored files are not allowed.
-    pub fn check_stored_file(self, api: Api, name: &str) -> Result<()> {
-        let checked = self.check(api, RequestField::StoredFile);
+    /// Fails as [`Self::check`] does, with the name.
+    pub fn check_named(self, api: Api, field: RequestField, name: &str) -> Result<()> {
+        let checked = self.check(api, field);
         checked.map_err(|error| match error {
             DialectError::Field { expected, .. } => DialectError::Field {
                 field: name.to_owned(),

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{KEY, MODEL};
+use crate::families::family::{Family, Part};
 use crate::harness::{TestGateway, Upstream, hook};
 
 const MASKED: &str = "mail [REDACTED:email] key [REDACTED:aws_key] end";
@@ -64,6 +65,59 @@ async fn several_policies_mask_one_result_of_a_model_call() {
     ]);
 
     assert_eq!(send(&hooks).await, json!({ "output": MASKED }));
+}
+
+/// Sends a conversation under a policy on results, and returns what upstream receives.
+async fn masked_conversation(family: Family, body: &Value) -> Value {
+    let upstream = family.upstream(vec![vec![Part::text(&["fine"])]]).await;
+    let config = hook::config(&[("AfterTool", policy("mail", "email"))]);
+    let gateway = family.gateway(&upstream, &config).await;
+    family.post(&gateway, false, body.to_string()).await;
+    upstream.only_request().json()
+}
+
+#[tokio::test]
+async fn a_secret_over_adjacent_texts_of_a_result_is_masked() {
+    let texts = ["mail jo@exa", "mple.com end"];
+    let text_blocks = |kind: &str| texts.map(|text| json!({ "type": kind, "text": text }));
+    let messages = json!({ "model": "m", "max_tokens": 9, "messages": [
+        { "role": "user", "content": "go" },
+        { "role": "assistant", "content": [{ "type": "tool_use", "id": "c", "name": "t", "input": {} }] },
+        { "role": "user", "content": [
+            { "type": "tool_result", "tool_use_id": "c", "content": text_blocks("text") },
+        ] },
+    ] });
+    let responses = json!({ "model": "m", "input": [
+        { "role": "user", "content": "go" },
+        { "type": "function_call", "call_id": "c", "name": "t", "arguments": "{}" },
+        { "type": "function_call_output", "call_id": "c", "output": text_blocks("input_text") },
+    ] });
+
+    for (family, body) in [
+        (Family::Anthropic, messages),
+        (Family::Responses, responses),
+    ] {
+        let sent = masked_conversation(family, &body).await.to_string();
+        assert!(sent.contains("mail [REDACTED:email]"), "{sent}");
+        assert!(!sent.contains("mple.com"), "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn a_masked_result_has_no_media() {
+    let image = json!({ "inlineData": { "mimeType": "image/png", "data": "aW1hZ2U=" } });
+    let output = "mail jo@example.com";
+    let result = json!({ "name": "t", "response": { "output": output }, "parts": [image] });
+    let body = json!({ "contents": [
+        { "role": "user", "parts": [{ "text": "go" }] },
+        { "role": "model", "parts": [{ "functionCall": { "name": "t", "args": {} } }] },
+        { "role": "user", "parts": [{ "functionResponse": result }] },
+    ] });
+
+    let sent = masked_conversation(Family::Gemini, &body).await;
+
+    let response = &sent["contents"][2]["parts"][0]["functionResponse"]["response"];
+    assert_eq!(*response, json!({ "output": "mail [REDACTED:email]" }));
 }
 
 #[tokio::test]

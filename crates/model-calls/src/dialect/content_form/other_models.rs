@@ -1,8 +1,6 @@
 //! Models beside the one that a request names: those that may answer in its place, and those that
 //! tools of the model API use.
 
-use std::slice;
-
 use serde_json::{Value, json};
 
 use crate::dialect::{
@@ -112,18 +110,21 @@ fn add_names(names: &mut Vec<String>, list: Value) -> bool {
     }
 }
 
-/// Returns the names of models in a value: the texts of each field whose name contains `model`,
+/// Returns the names of models in a value: all texts in each field whose name contains `model`,
 /// such as `model`, `modelName` and `analysis_models`.
 pub fn named_models(value: &Value) -> Vec<String> {
     match value {
         Value::Array(values) => values.iter().flat_map(named_models).collect(),
         Value::Object(fields) => {
-            let is_model = |key: &str| key.to_ascii_lowercase().contains("model");
-            let named = fields.iter().filter(|(key, _)| is_model(key));
-            let named = named.flat_map(|(_, value)| texts(value));
-            named
-                .chain(fields.values().flat_map(named_models))
-                .collect()
+            let names = fields.iter().map(|(key, value)| {
+                let is_model = key.to_ascii_lowercase().contains("model");
+                if is_model {
+                    texts(value)
+                } else {
+                    named_models(value)
+                }
+            });
+            names.flatten().collect()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
     }
@@ -145,13 +146,12 @@ pub fn hosted_tool(name: &str, tool: &Document, number: usize) -> Result<Value> 
     Ok(json!({ name: shown, SOURCE: number }))
 }
 
-/// Returns a text, or those of a list, unless they are empty.
+/// Returns the texts in a value that are not empty.
 fn texts(value: &Value) -> Vec<String> {
-    let values = match value {
-        Value::Array(values) => values,
-        value => slice::from_ref(value),
-    };
-    let texts = values.iter().filter_map(Value::as_str);
-    let texts = texts.filter(|text| !text.is_empty());
-    texts.map(str::to_owned).collect()
+    match value {
+        Value::String(text) if !text.is_empty() => vec![text.clone()],
+        Value::Array(values) => values.iter().flat_map(texts).collect(),
+        Value::Object(fields) => fields.values().flat_map(texts).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
+    }
 }

@@ -61,8 +61,7 @@ impl Contents {
         let mut texts = prompt.iter().filter_map(|part| part.text.as_ref());
         let has_prompt = start == 0 && texts.any(|text| !text.trim().is_empty());
         let asked = if has_prompt { prompt } else { &parts };
-        let texts = asked.iter().map(|part| prompt_texts(part));
-        Ok(texts.collect::<Result<Vec<_>>>()?.concat())
+        prompt_texts(asked)
     }
 
     /// Returns every content with what is not text. Thoughts are omitted.

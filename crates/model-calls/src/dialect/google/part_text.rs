@@ -7,7 +7,7 @@ use crate::dialect::{
     error::Result,
     google::{
         fields::{FUNCTION_CALL, FUNCTION_RESPONSE, IS_REFUSAL, PARTS, PRECEDING, SOURCE},
-        part::Part,
+        part::{Part, TEXT},
     },
     json_strings::edit_field_strings,
     text_edit::TextKind,
@@ -59,24 +59,48 @@ const BLOCK_IDS: &[&str] = &["approval_request_id", "id", "tool_use_id"];
 /// Fields of a block whose strings are no text of a user.
 const BLOCK_ENUMERATIONS: &[&str] = &["type", "media_type", "cache_control", "file_id"];
 
-/// Returns the texts of a part: its plain text, and those of a block that is neither a text nor
-/// media, such as a document with its title.
-pub fn prompt_texts(part: &Part) -> Result<Vec<String>> {
-    let mut texts: Vec<String> = part.text.iter().cloned().collect();
-    if let Some(block) = part.document.get(&["block"])? {
-        add_block_texts(&block, &mut texts);
+/// Returns the texts of a prompt: plain texts, those of blocks that are neither text nor media,
+/// such as a document with its title, and behind them those of other parts, so that a part between
+/// two texts does not separate them.
+pub fn prompt_texts(parts: &[&Part]) -> Result<Vec<String>> {
+    let (mut texts, mut others) = (Vec::new(), Vec::new());
+    for part in parts {
+        texts.extend(part.text.clone());
+        if let Some(block) = part.document.get(&["block"])? {
+            add_texts(&block, &mut texts);
+        }
+        add_field_texts(part, &mut others)?;
     }
+    texts.append(&mut others);
     Ok(texts)
 }
 
-fn add_block_texts(value: &Value, texts: &mut Vec<String>) {
+/// Adds the texts of a part that is neither a text, block or medium nor a result: of code, a call
+/// or a field that hookgate does not interpret.
+fn add_field_texts(part: &Part, texts: &mut Vec<String>) -> Result<()> {
+    let has_text = part.text.as_ref().is_some_and(|text| !text.is_empty());
+    if has_text || part.document.has(FUNCTION_RESPONSE) {
+        return Ok(());
+    }
+    for key in other_keys(&part.document, &[TEXT, MEDIA].concat()) {
+        let kind = kind_of_field(&key);
+        if matches!(kind, Some(TextKind::Speech | TextKind::ToolCall))
+            && let Some(value) = part.document.get(&[&key])?
+        {
+            add_texts(&value, texts);
+        }
+    }
+    Ok(())
+}
+
+fn add_texts(value: &Value, texts: &mut Vec<String>) {
     let is_text = |key: &str| !BLOCK_ENUMERATIONS.contains(&key) && !BLOCK_IDS.contains(&key);
     match value {
         Value::String(text) => texts.push(text.clone()),
-        Value::Array(items) => items.iter().for_each(|item| add_block_texts(item, texts)),
+        Value::Array(items) => items.iter().for_each(|item| add_texts(item, texts)),
         Value::Object(fields) => {
             let fields = fields.iter().filter(|(key, _)| is_text(key));
-            fields.for_each(|(_, value)| add_block_texts(value, texts));
+            fields.for_each(|(_, value)| add_texts(value, texts));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => (),
     }

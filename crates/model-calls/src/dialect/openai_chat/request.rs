@@ -23,7 +23,7 @@ use crate::dialect::{
     api_dialect::OpenedRequest,
     call::Call,
     content_form::{any_object_with, holds_id},
-    document::{Document, add_field, add_list, check_length, is_set, to_document, try_any},
+    document::{Document, add_field, add_list, check_length, is_set, to_document},
     error::Result,
     method::{Api, Operation},
     openai::request_fields::{no_model, read_model, read_other_models, write_storage},
@@ -45,10 +45,12 @@ pub fn open_request(call: &mut Call, body: Document) -> Result<OpenedRequest> {
     call.omits_usage = is_stream && !includes_usage(&body)?;
     let allowed = call.allowed_fields;
     if let Some(field) = stored_file_field(&body)? {
-        allowed.check_stored_file(Api::OpenAiChat, field)?;
+        allowed.check_named(Api::OpenAiChat, RequestField::StoredFile, field)?;
     }
-    if try_any(STORED_PROMPTS, |field| is_set(&body, &[field]))? {
-        allowed.check(Api::OpenAiChat, RequestField::StoredPrompt)?;
+    for field in STORED_PROMPTS {
+        if is_set(&body, &[field])? {
+            allowed.check_named(Api::OpenAiChat, RequestField::StoredPrompt, field)?;
+        }
     }
     Ok(OpenedRequest::from_body(call, read_chat(&body)?, body))
 }

@@ -10,7 +10,7 @@ use crate::dialect::{
     },
     content_form::any_object_with,
     content_reference::ContentReference,
-    document::{Document, first_byte, is_set, try_any},
+    document::{Document, first_byte, is_set},
     error::Result,
     method::Api,
     request_field::{AllowedFields, RequestField, STORED_PROMPTS},
@@ -28,8 +28,10 @@ pub fn refuse_stored(body: &Document, allowed: AllowedFields) -> Result<()> {
     if is_set(body, &["thread"])? {
         check(RequestField::Thread)?;
     }
-    if try_any(STORED_PROMPTS, |field| is_set(body, &[field]))? {
-        check(RequestField::StoredPrompt)?;
+    for field in STORED_PROMPTS {
+        if is_set(body, &[field])? {
+            allowed.check_named(Api::Anthropic, RequestField::StoredPrompt, field)?;
+        }
     }
     let names = |kind: &'static str| {
         move |fields: &Map<String, Value>| fields.get("type").and_then(Value::as_str) == Some(kind)

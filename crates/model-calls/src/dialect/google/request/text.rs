@@ -20,6 +20,7 @@ use crate::dialect::{
     text_edit::{TextEditor, TextKind},
 };
 
+const BLOCK: &[&str] = &["block"];
 const RESPONSE: &[&str] = &["response"];
 
 /// Fields of an embedding request that hold no text, or are edited otherwise.
@@ -89,6 +90,7 @@ fn edit_content(document: &mut Document, editor: &mut dyn TextEditor) -> Result<
     for part in &mut parts {
         part.document
             .edit_child(FUNCTION_RESPONSE, |result| edit_results(result, editor))?;
+        edit_block(&mut part.document, editor)?;
         edit_fields(&mut part.document, NAME_FIELDS, &mut |kind, text| {
             editor.edit(kind, text)
         })?;
@@ -133,15 +135,53 @@ fn edit_results(result: &mut Document, editor: &mut dyn TextEditor) -> Result<()
     })
 }
 
-/// Edits the runs of texts in a list. A text that is no more than the end of a secret goes. Returns
-/// whether any was edited.
+/// Edits lists of texts in the result of a tool or below them. Returns whether any was edited.
 fn edit_list(key: &str, items: &mut Vec<Value>, editor: &mut dyn TextEditor) -> bool {
+    edit_runs(TextKind::ToolResult, key, items, editor)
+}
+
+/// Edits lists of texts in a block, such as the passages of a document.
+fn edit_block(part: &mut Document, editor: &mut dyn TextEditor) -> Result<()> {
+    if let Some(mut block) = part.get(BLOCK)?
+        && edit_lists_in(TextKind::Block, &mut block, editor)
+    {
+        part.set(BLOCK, &block)?;
+    }
+    Ok(())
+}
+
+/// Edits the lists of texts below a value. Returns whether any was edited.
+fn edit_lists_in(kind: TextKind, value: &mut Value, editor: &mut dyn TextEditor) -> bool {
+    let mut is_edited = false;
+    match value {
+        Value::Array(items) => is_edited = edit_runs(kind, "", items, editor),
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                is_edited |= match value {
+                    Value::Array(items) => edit_runs(kind, key, items, editor),
+                    value => edit_lists_in(kind, value, editor),
+                };
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => (),
+    }
+    is_edited
+}
+
+/// Edits the runs of texts in a list, and in the lists below it. A text that is no more than the
+/// end of a secret goes. Returns whether any was edited.
+fn edit_runs(
+    kind: TextKind,
+    key: &str,
+    items: &mut Vec<Value>,
+    editor: &mut dyn TextEditor,
+) -> bool {
     let mut is_edited = false;
     let is_text = |item: &Value| text_of(key, item).is_some();
     for run in items.chunk_by_mut(|item, next| is_text(item) && is_text(next)) {
         let texts = run.iter().filter_map(|item| text_of(key, item));
         let mut texts: Vec<String> = texts.map(str::to_owned).collect();
-        if texts.len() < 2 || !editor.edit_joined(TextKind::ToolResult, &mut texts) {
+        if texts.len() < 2 || !editor.edit_joined(kind, &mut texts) {
             continue;
         }
         is_edited = true;
@@ -156,6 +196,9 @@ fn edit_list(key: &str, items: &mut Vec<Value>, editor: &mut dyn TextEditor) -> 
     }
     if is_edited {
         items.retain(|item| text_of(key, item) != Some(""));
+    }
+    for item in items {
+        is_edited |= edit_lists_in(kind, item, editor);
     }
     is_edited
 }

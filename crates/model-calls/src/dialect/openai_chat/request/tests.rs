@@ -507,6 +507,14 @@ fn requests_that_hooks_cannot_read_are_refused() {
 }
 
 #[test]
+fn a_stored_prompt_is_refused_by_the_name_of_its_field() {
+    for field in ["preset", "prompt_id"] {
+        let error = refused(&format!(r#"{{"model":"m","messages":[],"{field}":"x"}}"#));
+        assert!(error.starts_with(&format!("`{field}` must")), "{error}");
+    }
+}
+
+#[test]
 fn arguments_that_are_no_object_stay_a_text() {
     let args = |arguments: &str| {
         let arguments = Value::from(arguments);

@@ -59,6 +59,12 @@ const MEDIUM_FIELDS: &[&str] = &[
     "url",
 ];
 
+/// Fields of an image of a message that hold no text, or are visited.
+const IMAGE_FIELDS: &[&str] = &["image_url", "index", "type"];
+
+/// Images beside the content of a message, as compatible servers send them.
+const IMAGES: &[&str] = &["images"];
+
 /// Ratings of a content filter.
 const FILTER_RESULTS: &[&str] = &["content_filter_results"];
 
@@ -130,6 +136,9 @@ pub fn visit_message(message: &mut Document, known: &[&str], act: ActOnObject<'_
     if is_list(message, CONTENT)? {
         message.edit_children(CONTENT, |block| visit_block(block, act))?;
     }
+    if is_list_of_objects(message, IMAGES)? {
+        message.edit_children(IMAGES, |image| visit_image(image, act))?;
+    }
     message.edit_children(TOOL_CALLS, |call| visit_call(call, act))?;
     message.edit_child(FUNCTION_CALL, |call| act(call, &["arguments", "name"]))?;
     for list in THOUGHT_DETAILS {
@@ -143,6 +152,23 @@ pub fn visit_message(message: &mut Document, known: &[&str], act: ActOnObject<'_
 
 fn is_list(object: &Document, field: &[&str]) -> Result<bool> {
     Ok(first_byte(object, field)? == Some(b'['))
+}
+
+fn is_list_of_objects(object: &Document, field: &[&str]) -> Result<bool> {
+    if !is_list(object, field)? {
+        return Ok(false);
+    }
+    let elements = object.list(field)?.unwrap_or_default();
+    Ok(elements.iter().all(|element| element.starts_with(b"{")))
+}
+
+fn visit_image(image: &mut Document, act: ActOnObject<'_>) -> Result<()> {
+    visit_object(image, &["image_url"], visit_medium, act)?;
+    act(image, &[IMAGE_FIELDS, MEDIUM_FIELDS].concat())
+}
+
+fn visit_medium(medium: &mut Document, act: ActOnObject<'_>) -> Result<()> {
+    act(medium, MEDIUM_FIELDS)
 }
 
 /// Visits a block of an answer that is a thought.
@@ -166,7 +192,7 @@ fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     }
     let kind = block.string(TYPE)?.unwrap_or_default();
     if first_byte(block, &[&kind])? == Some(b'{') {
-        block.edit_child(&[&kind], |medium| act(medium, MEDIUM_FIELDS))?;
+        block.edit_child(&[&kind], |medium| visit_medium(medium, act))?;
     }
     act(block, &["type", &kind])
 }

@@ -72,7 +72,7 @@ pub fn refuse_references(body: &Document, allowed: AllowedFields) -> Result<()> 
     let prompts = prompts.map(|field| (*field, RequestField::StoredPrompt));
     for (field, kind) in REFERENCES.into_iter().chain(prompts) {
         if is_set(body, &[field])? {
-            check(kind)?;
+            allowed.check_named(Api::OpenAiResponses, kind, field)?;
         }
     }
     match body.get(&["background"])? {
@@ -84,7 +84,7 @@ pub fn refuse_references(body: &Document, allowed: AllowedFields) -> Result<()> 
         check(RequestField::StoredFile)?;
     }
     if names_stored_image(body)? {
-        allowed.check_stored_file(Api::OpenAiResponses, IMAGE)?;
+        allowed.check_named(Api::OpenAiResponses, RequestField::StoredFile, IMAGE)?;
     }
     stored_in_tools(body)?.into_iter().try_for_each(check)
 }
