@@ -67,7 +67,8 @@ pub async fn decide(
         if buffer.has_alternatives || buffer.turn_effect == TurnEffect::Fails {
             return Ok(AnswerDecision::Accept);
         }
-        return decide_denied(turn, buffer, Reason::new(Some(reason)), request);
+        let reason = Reason::new(Some(reason));
+        return decide_denied(turn, buffer, reason, request).await;
     }
     transcript::record_response(turn, buffer).await;
     let is_final = buffer.calls.is_empty() && buffer.turn_effect == TurnEffect::Ends;
@@ -79,7 +80,7 @@ pub async fn decide(
 
 /// Decides about a response with denied calls; `reason` is the first denial's. Asks the model
 /// again, unless it repeats denied calls too often.
-fn decide_denied(
+async fn decide_denied(
     turn: &mut TurnState<'_>,
     buffer: &ResponseBuffer<'_>,
     reason: Reason,
@@ -98,6 +99,8 @@ fn decide_denied(
         return Ok(AnswerDecision::End(reason));
     }
     turn.denied_rounds += 1;
+    // The agent may disconnect before the next response ends.
+    turn.save_session().await;
     let contents = dialect::denied_step(&buffer.step, &buffer.calls)?;
     dialect::append_contents(&mut request, &contents)?;
     buffer.step.write_container(&mut request)?;
