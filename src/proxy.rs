@@ -14,7 +14,7 @@
 //!
 //! Errors of upstream, and responses that nothing filters, go from upstream to the reply.
 //!
-//! Each stage is one file of functions over three values: no stage changes the
+//! Each stage is one file of functions over three values: no stage of a hooked call changes the
 //! `RequestContext`, `ModelRequest` is what goes upstream, `TurnState` is what the call has
 //! learned so far. A stage that can end the call returns
 //! [`ControlFlow`](std::ops::ControlFlow): it continues, or breaks with the reply for the agent.

@@ -59,7 +59,7 @@ pub(super) struct Listener {
     pub(super) runtimes: Arc<RuntimePool>,
 }
 
-/// Counts a connection as open until it is dropped, as by a panic.
+/// Counts a connection as open until it is dropped, also by a panic.
 #[derive(Debug)]
 struct OpenConnection(Gauge);
 
