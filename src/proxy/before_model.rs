@@ -251,9 +251,9 @@ async fn clear_denial(turn: &mut TurnState<'_>, request: &ModelRequest) {
     }
 }
 
-/// Records a denial in the session, which is saved with the reply. `text` is what the agent receives
-/// for it, and takes the place of an answer if `is_unanswered`. Only calls that generate a response
-/// become part of a conversation.
+/// Records a denial in the session, which is saved with the reply. `text` is what the agent
+/// receives for it, and takes the place of an answer if `is_unanswered`. Only calls that generate a
+/// response become part of a conversation.
 fn record_denial(
     turn: &mut TurnState<'_>,
     action: ExchangeAction,

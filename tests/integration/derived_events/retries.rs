@@ -4,7 +4,7 @@ use std::future::pending;
 
 use axum::Router;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
+use tokio::{io::AsyncWriteExt, time::timeout};
 
 use super::{Chat, MODEL, call, parts, request_contents, script, text};
 use crate::harness::{
@@ -250,8 +250,9 @@ async fn denials_of_a_call_count_although_the_agent_disconnects() {
         }
     }
 
-    let answer = agent.generate(MODEL, &body).await;
+    let answer = timeout(TEST_TIMEOUT, agent.generate(MODEL, &body)).await;
 
+    let answer = answer.expect("the model is asked again");
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(upstream.requests().len(), 5);
 }
