@@ -14,7 +14,7 @@
 //!
 //! Errors of upstream, and responses that nothing filters, go from upstream to the reply.
 //!
-//! Each stage is one file of functions over three values: no stage changes the
+//! Each stage is one file of functions over three values: no stage of a hooked call changes the
 //! `RequestContext`, `ModelRequest` is what goes upstream, `TurnState` is what the call has
 //! learned so far. A stage that can end the call returns
 //! [`ControlFlow`](std::ops::ControlFlow): it continues, or breaks with the reply for the agent.
@@ -143,9 +143,13 @@ async fn run(
     mut output: Output,
 ) -> Result<Option<Reply>, ApiError> {
     let mut turn = TurnState::new(&context, &request);
-    let reply = run_stages(&mut turn, &mut request, &mut output).await?;
+    let reply = run_stages(&mut turn, &mut request, &mut output).await;
+    if matches!(reply, Err(_) | Ok(Some(Reply::Upstream(_)))) {
+        // Of other replies, the session is saved with what the agent receives.
+        Box::pin(turn.save_session()).await;
+    }
     // Boxed, like each stage, so that it occupies no memory while the response is streamed.
-    Box::pin(output.finish(&mut turn, reply)).await
+    Box::pin(output.finish(&mut turn, reply?)).await
 }
 
 /// Runs the stages of the pipeline. Returns the reply that replaces the model's response, or

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     event::{EventName, EventOrigin, HookRun, RefusedCall},
     observe::{
-        ModelReader, ResponseTail, TokenSum, UsageScanner,
+        ModelReader, ResponseTail, TokenSum,
         recorder::{
             BodySide, CommitFuture, EventDecision, ExchangeEvent, ExchangeSummary, Sink, SinkNeed,
         },
@@ -48,7 +48,6 @@ pub struct DecisionLogSink {
     sent: Option<BodyDigest>,
     model: ModelReader,
     tail: ResponseTail,
-    usage: UsageScanner,
     /// Runs on the chunks of the response.
     stats: RunStats,
     tokens: TokenSum,
@@ -82,7 +81,6 @@ impl DecisionLogSink {
             sent: None,
             model: ModelReader::default(),
             tail: ResponseTail::new(TAIL_BYTES),
-            usage: UsageScanner::default(),
             stats: RunStats::default(),
             tokens: TokenSum::default(),
             response_model: String::new(),
@@ -160,11 +158,6 @@ impl DecisionLogSink {
             }
             BodySide::Response => {
                 self.sent = self.response_digester.take().map(BodyHasher::finish);
-                if self.tokens.total().is_none()
-                    && let Some(usage) = self.usage.usage()
-                {
-                    self.tokens.set(usage);
-                }
                 let model = if names_model_first(exchange) {
                     self.model.take_model()
                 } else {
@@ -274,7 +267,6 @@ impl Sink for DecisionLogSink {
                 } else {
                     self.tail.push(piece);
                 }
-                self.usage.push(piece);
             }
             ExchangeEvent::BodyEnded(side) => self.end_body(exchange, *side),
             ExchangeEvent::Finished => self.finish(exchange),

@@ -227,10 +227,10 @@ async fn apply_verdict(
     let is_unanswered = generates && (turn.sent_texts.is_empty() || output.is_error(&reply));
     match &reply {
         HookReply::Denied(reason) => {
-            record_denial(turn, action, is_unanswered, reason.as_str()).await;
+            record_denial(turn, action, is_unanswered, reason.as_str());
         }
         HookReply::Answered(answer) if action == ExchangeAction::Deny => {
-            record_denial(turn, action, is_unanswered, &answer.text()).await;
+            record_denial(turn, action, is_unanswered, &answer.text());
         }
         HookReply::Answered(_) => clear_denial(turn, request).await,
     }
@@ -251,9 +251,10 @@ async fn clear_denial(turn: &mut TurnState<'_>, request: &ModelRequest) {
     }
 }
 
-/// Records a denial. `text` is what the agent receives for it, and takes the place of an answer if
-/// `is_unanswered`. Only calls that generate a response become part of a conversation.
-async fn record_denial(
+/// Records a denial in the session, which is saved with the reply. `text` is what the agent
+/// receives for it, and takes the place of an answer if `is_unanswered`. Only calls that generate a
+/// response become part of a conversation.
+fn record_denial(
     turn: &mut TurnState<'_>,
     action: ExchangeAction,
     is_unanswered: bool,
@@ -264,8 +265,5 @@ async fn record_denial(
     }
     if action == ExchangeAction::Stop {
         turn.stop_session(text);
-    }
-    if let Some(session) = &mut turn.session {
-        session.save().await;
     }
 }

@@ -95,24 +95,23 @@ pub(super) fn record_upstream(recorder: &Recorder, answer: UpstreamResponse) -> 
     answer.with_observer(move |piece| recorder.record(&ExchangeEvent::UpstreamPiece(piece)))
 }
 
-/// Records the token counts at the end of a response that is not parsed, if a sink needs them.
-pub(super) fn record_usage(recorder: &Recorder, body: Body) -> Body {
-    if !recorder.needs(SinkNeed::Steps) {
-        return body;
+/// Records the token counts at the end of a response that is not edited, if a sink needs them.
+pub(super) fn record_usage(recorder: &Recorder, answer: UpstreamResponse) -> UpstreamResponse {
+    if !recorder.needs(SinkNeed::Usage) {
+        return answer;
     }
     let mut usage = UsageRecording {
         recorder: recorder.clone(),
         scanner: UsageScanner::default(),
     };
-    Body::new(body.map_frame(move |frame| {
-        if let Some(piece) = frame.data_ref() {
+    answer.with_observer(move |piece| {
+        if let Some(piece) = piece {
             usage.scanner.push(piece);
         }
-        frame
-    }))
+    })
 }
 
-/// Records token counts when the body is dropped.
+/// Records token counts when the response is dropped.
 struct UsageRecording {
     recorder: Recorder,
     scanner: UsageScanner,

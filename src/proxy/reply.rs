@@ -188,13 +188,13 @@ pub(super) fn passed(answer: UpstreamResponse, context: &RequestContext) -> Resp
 }
 
 /// Returns upstream's response as it is.
-pub(super) fn unchanged(mut answer: UpstreamResponse, context: &RequestContext) -> Response {
+pub(super) fn unchanged(answer: UpstreamResponse, context: &RequestContext) -> Response {
+    let mut answer = exchange_events::record_usage(&context.recorder, answer);
     let mut response = Response::new(Body::empty());
     *response.status_mut() = answer.status;
     // The body is unchanged, so `content-length` holds.
     *response.headers_mut() = headers::response_headers(mem::take(&mut answer.headers));
-    *response.body_mut() =
-        exchange_events::record_usage(&context.recorder, Body::new(answer.into_body()));
+    *response.body_mut() = Body::new(answer.into_body());
     response
 }
 

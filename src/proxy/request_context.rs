@@ -1,4 +1,4 @@
-//! Data of a call that no stage of the pipeline changes.
+//! Data of a call that no stage of a hooked call changes.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     upstream::Upstream,
 };
 
-/// Data of a call that no stage of the pipeline changes.
+/// Data of a call that no stage of a hooked call changes.
 #[derive(Debug)]
 pub(super) struct RequestContext {
     /// Config and everything built from it, fixed for this call.

@@ -17,10 +17,7 @@ mod text_ends;
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use self::{
-    answer_decision::AnswerDecision, chunk_source::read_json, refusal::Refusal,
-    response_buffer::ResponseBuffer,
-};
+use self::{chunk_source::read_json, refusal::Refusal, response_buffer::ResponseBuffer};
 pub(super) use self::{filter::ResponseFilter, output::Output};
 use super::{
     earlier_responses,
@@ -53,17 +50,16 @@ pub(super) async fn run<'a>(
     if let Break(refusal) = filtered {
         return Ok(Break(Some(refuse(turn, buffer, output, refusal)?)));
     }
-    let decision = Box::pin(answer_decision::decide(turn, &buffer, asked)).await?;
-    turn.steps.end_round(decision.asks_again());
-    if decision.drops_answer(turn.expectation.format) && buffer.sent_texts.is_empty() {
-        buffer.discard();
+    let decision = Box::pin(answer_decision::decide(turn, &mut buffer, asked)).await?;
+    if decision.is_break() {
+        turn.steps.end_round(None);
     }
     match decision {
-        AnswerDecision::Accept => {
+        Break(None) => {
             Box::pin(accept(turn, buffer, output)).await?;
             Ok(Break(None))
         }
-        AnswerDecision::End(reason) | AnswerDecision::Reject(reason) => {
+        Break(Some(reason)) => {
             let reply = HookReply::Denied(reason);
             // If nothing is sent, an error takes the place of the answer.
             if !output.is_error(&reply) {
@@ -72,7 +68,7 @@ pub(super) async fn run<'a>(
             }
             Ok(Break(Some(reply)))
         }
-        AnswerDecision::AskAgain(document) | AnswerDecision::Replace(document) => {
+        Continue(document) => {
             output.write(turn, buffer.release_open()?)?;
             turn.hosted_calls = std::mem::take(&mut buffer.hosted_calls);
             turn.sent_texts.append(&mut buffer.sent_texts);

@@ -161,7 +161,7 @@ impl<'a> TurnState<'a> {
             .push_chunk(chunk)
     }
 
-    /// Saves what hooks decided for later calls of the session.
+    /// Saves what hooks decided, and policies counted, for later calls of the session.
     pub(super) async fn save_session(&mut self) {
         if let Some(session) = self.counted_session() {
             session.save().await;

@@ -11,6 +11,7 @@ use std::{
 use axum::{Router, response::Response};
 use http::{HeaderValue, header};
 use hyper_util::server::graceful::GracefulShutdown;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::{
     net::TcpListener,
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -56,6 +57,23 @@ pub(super) struct Listener {
     pub(super) limits: ListenerLimits,
     /// Threads that serve the connections; without any, the accepting runtime does.
     pub(super) runtimes: Arc<RuntimePool>,
+}
+
+/// Counts a connection as open until it is dropped, also by a panic.
+#[derive(Debug)]
+struct OpenConnection(Gauge);
+
+impl OpenConnection {
+    fn new(connections: &Gauge) -> Self {
+        connections.inc();
+        Self(connections.clone())
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 impl Listener {
@@ -153,14 +171,12 @@ impl Listener {
         permit: OwnedSemaphorePermit,
         abort: CancellationToken,
     ) {
-        let open = self.app.resources.metrics.connections.clone();
-        open.inc();
+        let open = OpenConnection::new(&self.app.resources.metrics.connections);
         let runtime = self.runtimes.least_loaded();
         let handle = runtime.as_ref().map(|runtime| runtime.handle.clone());
         let served = async move {
             abort.run_until_cancelled_owned(served).await;
-            open.dec();
-            drop((permit, runtime));
+            drop((open, permit, runtime));
         };
         match handle {
             Some(handle) => self.app.resources.tasks.spawn_on(served, &handle),

@@ -30,7 +30,7 @@ pub enum SinkNeed {
     Steps,
     /// Bodies that policies and hooks inspect, as [`ExchangeEvent::BodyInspected`].
     Content,
-    /// Token counts of responses that are parsed, as [`ExchangeEvent::UsageReported`].
+    /// Token counts of responses, as [`ExchangeEvent::UsageReported`].
     Usage,
 }
 

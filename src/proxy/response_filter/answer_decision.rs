@@ -3,6 +3,8 @@
 //! If function calls are denied, the model is asked again with the denials in its history. The
 //! agent never receives a denied call, nor the calls beside it.
 
+use std::ops::ControlFlow::{self, Break, Continue};
+
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -20,88 +22,66 @@ use crate::{
 /// starts again.
 const MAX_COUNTED_CALLS: usize = 256;
 
-/// The decision at the end of a response.
-#[derive(Debug)]
-pub enum AnswerDecision {
-    /// The response is complete.
-    Accept,
-    /// The turn ends with this text after the response.
-    End(Reason),
-    /// The answer is rejected: the turn ends with this text.
-    Reject(Reason),
-    /// Calls are denied: the model is asked again with this request.
-    AskAgain(Document),
-    /// The answer is rejected: the model is asked for another one with this request.
-    Replace(Document),
-}
+/// The decision at the end of a response. Breaks with the reason that ends the turn, behind what is
+/// left of the response, or with `None` if the response is complete. Continues with the request
+/// with which the model must be asked again.
+pub type AnswerDecision = ControlFlow<Option<Reason>, Document>;
 
-impl AnswerDecision {
-    /// Returns why the model is asked again, if it is.
-    pub const fn asks_again(&self) -> Option<&'static str> {
-        match self {
-            Self::AskAgain(_) => Some("tool_denied"),
-            Self::Replace(_) => Some("answer_denied"),
-            Self::Accept | Self::End(_) | Self::Reject(_) => None,
-        }
-    }
-
-    /// Returns whether an answer in `format` of which no text is sent is dropped.
-    pub fn drops_answer(&self, format: ResponseFormat) -> bool {
-        match self {
-            Self::Reject(_) | Self::Replace(_) => true,
-            // Two answers in one text are no JSON.
-            Self::AskAgain(_) => format == ResponseFormat::Json,
-            Self::Accept | Self::End(_) => false,
-        }
-    }
-}
-
-/// Decides at the end of a response to `request`, of which another one is made.
+/// Decides at the end of a response to `request`, of which another one is made. Drops a response
+/// in whose place another text comes.
 pub async fn decide(
     turn: &mut TurnState<'_>,
-    buffer: &ResponseBuffer<'_>,
+    buffer: &mut ResponseBuffer<'_>,
     request: Document,
 ) -> Result<AnswerDecision, ApiError> {
-    if let Some(reason) = denied(&buffer.calls).find_map(|call| call.refusal.as_deref()) {
+    let refusal = denied(&buffer.calls).find_map(|call| call.refusal.as_deref());
+    if let Some(refusal) = refusal {
         turn.context.record_action(ExchangeAction::Edit);
         if buffer.has_alternatives || buffer.turn_effect == TurnEffect::Fails {
-            return Ok(AnswerDecision::Accept);
+            return Ok(Break(None));
         }
-        return decide_denied(turn, buffer, Reason::new(Some(reason)), request);
+        let reason = Reason::new(Some(refusal));
+        return decide_denied(turn, buffer, reason, request).await;
     }
     transcript::record_response(turn, buffer).await;
     let is_final = buffer.calls.is_empty() && buffer.turn_effect == TurnEffect::Ends;
     if is_final && !buffer.text.is_empty() && turn.derives(EventName::AfterAgent) {
         return fire_after_agent(turn, buffer, request).await;
     }
-    Ok(AnswerDecision::Accept)
+    Ok(Break(None))
 }
 
 /// Decides about a response with denied calls; `reason` is the first denial's. Asks the model
 /// again, unless it repeats denied calls too often.
-fn decide_denied(
+async fn decide_denied(
     turn: &mut TurnState<'_>,
-    buffer: &ResponseBuffer<'_>,
+    buffer: &mut ResponseBuffer<'_>,
     reason: Reason,
     mut request: Document,
 ) -> Result<AnswerDecision, ApiError> {
     let context = turn.context;
     for call in denied(&buffer.calls) {
-        let tool = call.name.as_str();
-        context.record(&ExchangeEvent::ToolCallDenied { tool });
+        context.record(&ExchangeEvent::ToolCallDenied { tool: &call.name });
     }
     let repeats = count_denials(turn, &buffer.calls);
     hide(turn, &hidden_contents(&buffer.calls)?);
     let max_same_denials = context.snapshot.config.events.max_same_denials;
     if repeats >= max_same_denials || turn.denied_rounds >= turn.max_denied_rounds {
         context.record_action(ExchangeAction::Deny);
-        return Ok(AnswerDecision::End(reason));
+        return Ok(Break(Some(reason)));
     }
     turn.denied_rounds += 1;
+    // The agent may disconnect before the next response ends.
+    turn.save_session().await;
     let contents = dialect::denied_step(&buffer.step, &buffer.calls)?;
     dialect::append_contents(&mut request, &contents)?;
     buffer.step.write_container(&mut request)?;
-    Ok(AnswerDecision::AskAgain(request))
+    turn.steps.end_round(Some("tool_denied"));
+    if turn.expectation.format == ResponseFormat::Json {
+        // Two answers in one text are no JSON.
+        buffer.discard();
+    }
+    Ok(Continue(request))
 }
 
 /// Returns the contents that the agent does not receive of a denied step. Calls that a hosted call
@@ -162,7 +142,7 @@ fn denied(calls: &[ProposedCall]) -> impl Iterator<Item = &ProposedCall> {
 /// Fires `AfterAgent` for a final text: hooks accept it, ask for another one, or end the turn.
 async fn fire_after_agent(
     turn: &mut TurnState<'_>,
-    buffer: &ResponseBuffer<'_>,
+    buffer: &mut ResponseBuffer<'_>,
     mut request: Document,
 ) -> Result<AnswerDecision, ApiError> {
     let event = AfterAgent {
@@ -173,12 +153,12 @@ async fn fire_after_agent(
     let outcome = turn.fire(event).await;
     let has_failed = outcome.runs.iter().any(fails_closed);
     let reason = match outcome.verdict {
-        FlowVerdict::Proceed(()) => return Ok(AnswerDecision::Accept),
+        FlowVerdict::Proceed(()) => return Ok(Break(None)),
         FlowVerdict::Stop(reason, _) => {
             turn.context.record_action(ExchangeAction::Stop);
             turn.stop_session(reason.as_str());
             if !has_failed {
-                return Ok(AnswerDecision::End(reason));
+                return Ok(Break(Some(reason)));
             }
             reason
         }
@@ -187,12 +167,13 @@ async fn fire_after_agent(
     if has_failed {
         // Another answer would not repair the hook.
         turn.context.record_action(ExchangeAction::Deny);
-        return Ok(AnswerDecision::Reject(reason));
+        buffer.discard();
+        return Ok(Break(Some(reason)));
     }
     if turn.answer_retries >= turn.context.snapshot.config.events.max_answer_retries {
         // The last answer is accepted, denied or not: an agent without one would ask for ever.
         turn.context.record(&ExchangeEvent::RetriesExhausted);
-        return Ok(AnswerDecision::Accept);
+        return Ok(Break(None));
     }
     turn.answer_retries += 1;
     turn.context.record_action(ExchangeAction::Edit);
@@ -206,7 +187,9 @@ async fn fire_after_agent(
         let prompt = dialect::text_content(Role::User, reason.as_str());
         dialect::append_contents(&mut request, &[denied, prompt])?;
     }
-    Ok(AnswerDecision::Replace(request))
+    turn.steps.end_round(Some("answer_denied"));
+    buffer.discard();
+    Ok(Continue(request))
 }
 
 /// Returns whether a hook denies because it has failed.

@@ -10,6 +10,7 @@ use crate::{
     dialect,
     error::ApiError,
     proxy::{
+        exchange_events,
         reply::{unreadable, unreadable_response},
         request_context::RequestContext,
     },
@@ -110,6 +111,7 @@ pub async fn read_unedited(
     let mut response = Response::new(Body::empty());
     *response.status_mut() = answer.status;
     *response.headers_mut() = headers::rewritten_response_headers(answer.headers.clone());
+    let answer = exchange_events::record_usage(&context.recorder, answer);
     let body = read_json(context, answer).await?;
     *response.body_mut() = Body::from(body.clone());
     Ok((response, body))

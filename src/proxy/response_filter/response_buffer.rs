@@ -259,8 +259,11 @@ impl<'a> ResponseBuffer<'a> {
         Ok(held)
     }
 
-    /// Drops a rejected answer of which no text is sent.
+    /// Drops a rejected answer, unless a text of it is sent.
     pub fn discard(&mut self) {
+        if !self.sent_texts.is_empty() {
+            return;
+        }
         self.text.clear();
         for chunk in std::mem::take(&mut self.held) {
             if let Some(before) = self.steps.before_release(&chunk) {

@@ -134,6 +134,36 @@ async fn an_unread_answer_of_each_api_is_logged_and_traced_with_its_tokens() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_read_but_not_inspected_is_logged_and_traced_with_its_tokens() {
+    let summary = json!({
+        "id": "resp_1", "object": "response.compaction", "output": [],
+        "usage": { "input_tokens": 100, "output_tokens": 20, "total_tokens": 120 },
+    });
+    let cache = json!({ "name": "cachedContents/1", "usageMetadata": { "totalTokenCount": 120 } });
+    let mut content = prompt("hi");
+    content["model"] = json!("models/m");
+    let input = json!({ "model": "m", "input": "hi" });
+    let config = "upstreams: { gemini: { url: \"{upstream}\" }, openai: { url: \"{upstream}\" } }\n\
+                  coverage: { compaction: known, allow: [\"cachedContents.*\"] }\n\
+                  policies: [{ policy: request_limits, max_input: 1MiB }]\n";
+    for (path, body, answer) in [
+        ("/v1/responses/compact", input, summary),
+        ("/v1beta/cachedContents", content, cache),
+    ] {
+        let upstream = Upstream::answering(&answer).await;
+        let gate = TestGateway::start(&upstream, &format!("{AUDIT}{config}")).await;
+
+        let answer = gate.agent().post(path, body.to_string()).await;
+
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        let traced = calls(&gate, "", 1).await;
+        assert_eq!(traced["calls"][0]["tokens"], 120, "{path}: {traced:#}");
+        let lines = stop_and_read_log(gate).await;
+        assert_eq!(only(&lines, "outcome")["usage"]["total"], 120, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_refused_answer_is_logged_and_traced_with_its_tokens() {
     let parts = json!([{ "functionCall": { "name": "rm", "args": {} } }]);
     let upstream = Upstream::answering(&json!({

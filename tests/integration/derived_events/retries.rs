@@ -1,12 +1,15 @@
 //! Calls in which the model is asked again: each round begins with the request of the agent.
 
+use std::future::pending;
+
+use axum::Router;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
+use tokio::{io::AsyncWriteExt, time::timeout};
 
 use super::{Chat, MODEL, call, parts, request_contents, script, text};
 use crate::harness::{
-    Answer, End, ReceivedRequest, TestGateway, Upstream, assert_refused, chunked_head, hook,
-    next_chunk, prompt, read_to_end, respond, write_chunk,
+    Answer, End, ReceivedRequest, TEST_TIMEOUT, TestGateway, Upstream, assert_refused,
+    chunked_head, eventually, hook, next_chunk, prompt, read_to_end, respond, write_chunk,
 };
 
 const SWAP: &str = "{ policy: model_swap, swap: { gemini-2.5-pro: gemini-2.5-flash, gemini-2.5-flash: gemini-2.5-flash-lite } }";
@@ -186,6 +189,72 @@ async fn an_error_of_a_later_round_passes_as_it_is_unless_a_part_of_the_answer_i
             assert_eq!(received, ERROR);
         }
     }
+}
+
+/// Text in a request with which the model is asked again.
+const BLOCKED: &str = "Tool execution blocked";
+
+/// A request behind a tool result, which does not start its turn.
+fn second_step() -> Chat {
+    Chat::with_prompt("go")
+        .call("read_file", &json!({}))
+        .result("read_file", &json!({ "output": "x" }))
+}
+
+/// An answer with a denied call.
+fn denied_call() -> String {
+    let content = json!({ "role": "model", "parts": [call("write_file", &json!({}))] });
+    json!({ "candidates": [{ "content": content, "finishReason": "STOP" }] }).to_string()
+}
+
+#[tokio::test]
+async fn denials_of_a_call_count_although_the_next_round_fails() {
+    let upstream = Upstream::with(|asked: ReceivedRequest| {
+        if asked.body.contains(BLOCKED) {
+            respond(429, "application/json", "{}")
+        } else {
+            respond(200, "application/json", denied_call())
+        }
+    })
+    .await;
+    let gate = TestGateway::start(&upstream, &format!("policies: [{GUARD}]\n")).await;
+    let agent = gate.agent().sending("x-hookgate-session", "mine");
+
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        let answer = agent.generate(MODEL, &second_step().body()).await;
+        statuses.push(answer.status);
+    }
+
+    assert_eq!(statuses, [429, 429, 200]);
+    assert_eq!(upstream.requests().len(), 5);
+}
+
+#[tokio::test]
+async fn denials_of_a_call_count_although_the_agent_disconnects() {
+    let router = Router::new().fallback(|asked: String| async move {
+        if asked.contains(BLOCKED) {
+            pending::<()>().await;
+        }
+        respond(200, "application/json", denied_call())
+    });
+    let upstream = Upstream::with_router(router).await;
+    let gate = TestGateway::start(&upstream, &format!("policies: [{GUARD}]\n")).await;
+    let agent = gate.agent().sending("x-hookgate-session", "mine");
+    let body = second_step().body();
+    for calls in 1..=2 {
+        let is_asked_again = || upstream.requests().len() == 2 * calls;
+        tokio::select! {
+            answer = agent.generate(MODEL, &body) => panic!("{answer:?}"),
+            () = eventually("the model is asked again", TEST_TIMEOUT, is_asked_again) => (),
+        }
+    }
+
+    let answer = timeout(TEST_TIMEOUT, agent.generate(MODEL, &body)).await;
+
+    let answer = answer.expect("the model is asked again");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(upstream.requests().len(), 5);
 }
 
 #[tokio::test]

@@ -1,7 +1,10 @@
 //! Calls and tokens per session, counted by the policy `request_limits`.
 
 use super::replica;
-use crate::harness::{Agent, Redis, TestGateway, Upstream, assert_refused, prompt};
+use crate::harness::{Agent, Redis, TestGateway, Upstream, assert_refused, prompt, respond};
+
+const STORE: &str = "sessions: { store: { redis: { url: { file: url } } } }\n\
+                     denials: error\n";
 
 fn in_session(gate: &TestGateway, name: &'static str) -> Agent {
     gate.agent().sending("x-hookgate-session", name)
@@ -15,22 +18,49 @@ async fn status(gate: &TestGateway, name: &'static str) -> u16 {
 #[tokio::test]
 async fn calls_of_a_session_are_counted_over_all_gateways_and_restarts() {
     let (upstream, redis) = (Upstream::mock().await, Redis::start());
-    let config = "sessions: { store: { redis: { url: { file: url } } } }\n\
-                  denials: error\n\
-                  policies: [{ policy: request_limits, max_calls: 4 }]\n";
-    let one = replica(&upstream, &redis, config).await;
-    let other = replica(&upstream, &redis, config).await;
+    let config = format!("{STORE}policies: [{{ policy: request_limits, max_calls: 4 }}]\n");
+    let one = replica(&upstream, &redis, &config).await;
+    let other = replica(&upstream, &redis, &config).await;
 
     for gate in [&one, &other, &one] {
         assert_eq!(status(gate, "mine").await, 200);
     }
     one.stop().await;
-    let third = replica(&upstream, &redis, config).await;
+    let third = replica(&upstream, &redis, &config).await;
     assert_eq!(status(&third, "mine").await, 200);
 
     for gate in [&other, &third] {
         let answer = in_session(gate, "mine").generate("m", &prompt("hi")).await;
         assert_refused(&answer, 403, "POLICY_DENIED");
         assert_eq!(status(gate, "another").await, 200);
+    }
+}
+
+#[tokio::test]
+async fn calls_whose_answer_is_not_filtered_or_fails_are_counted_over_all_gateways() {
+    let policy = "policies: [{ policy: request_limits, max_calls: 2 }]\n";
+    let hook = "hooks: { BeforeModel: [{ hooks: [\
+                { type: builtin, policy: request_limits, name: limit, max_calls: 2 }] }] }\n";
+    for (config, status, body) in [
+        (hook, 200, "{}"),
+        (policy, 503, "{}"),
+        // It cannot be inspected.
+        (policy, 200, "{"),
+    ] {
+        let upstream = Upstream::with(move |_| respond(status, "application/json", body)).await;
+        let redis = Redis::start();
+        let config = format!("{STORE}{config}");
+        let one = replica(&upstream, &redis, &config).await;
+        let other = replica(&upstream, &redis, &config).await;
+        for _ in 0..2 {
+            in_session(&one, "mine").generate("m", &prompt("hi")).await;
+        }
+
+        let answer = in_session(&other, "mine")
+            .generate("m", &prompt("hi"))
+            .await;
+
+        assert_refused(&answer, 403, "POLICY_DENIED");
+        assert_eq!(upstream.requests().len(), 2, "{config}");
     }
 }
