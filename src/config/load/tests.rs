@@ -274,7 +274,7 @@ fn names_that_a_settings_file_disables_count_for_settings_files_only() {
         "SessionEnd": [{ "hooks": [{ "command": "c" }] }] },
         "hooksConfig": { "disabled": ["c"] } }"#;
     let text = "\
-hooks: { AfterTool: [{ hooks: [{ name: own, command: x }] }] }
+hooks: { AfterTool: [{ hooks: [{ name: own, command: cat }] }] }
 hooksConfig: { disabled: [named, a, typo] }
 ";
     let settings = [("s.json", settings)];

@@ -383,8 +383,10 @@ fn a_failed_hook_has_no_effect_or_denies() {
             // In the others, a denial of a tool that has run may hide nothing.
             protocol: "gemini",
             ended: Some(ProcessOutput {
-                exit: ProcessExit::Code(2),
-                stdout: Vec::new(),
+                exit: ProcessExit::Code(0),
+                stdout: br#"{"decision":"deny",
+                    "hookSpecificOutput":{"toolConfig":{"mode":"NONE"}}}"#
+                    .to_vec(),
                 stderr: Vec::new(),
             }),
             ..failed(FailureMode::Open)
