@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::{
     dialect::{
-        document::{Document, is_set},
+        document::Document,
         error::Result,
         google::{
             fields::{CACHED_CONTENT, TOOL_CONFIG},
@@ -124,23 +124,6 @@ pub fn write_tool_selection(
     Ok(Some(allowed))
 }
 
-/// Returns what both selections allow of the functions that cached content may declare. They hold
-/// for the response only: the API refuses a selection beside cached content.
-fn select_cached(
-    document: &Document,
-    selection: &ToolConfig,
-    earlier: &AllowedFunctions,
-) -> Result<Option<AllowedFunctions>> {
-    if !is_set(document, CACHED_CONTENT)? {
-        return Ok(None);
-    }
-    let selection = earlier.restrict(selection, &[]);
-    let mut allowed = earlier.clone();
-    let mode = selection.mode.unwrap_or_default();
-    allowed.add(mode, selection.allowed_function_names);
-    Ok(Some(allowed))
-}
-
 /// Returns whether a request may list names: those of declared functions, or of members of a
 /// toolset of another API.
 fn accepts_names(declared: &[OfferedTool], names: &[String]) -> bool {
@@ -149,6 +132,23 @@ fn accepts_names(declared: &[OfferedTool], names: &[String]) -> bool {
         tools.any(|tool| tool.is_toolset || tool.name == *name)
     };
     names.iter().all(is_accepted)
+}
+
+/// Returns what both selections allow of the functions that cached content may declare. They hold
+/// for the response only: the API refuses a selection beside cached content.
+fn select_cached(
+    document: &Document,
+    selection: &ToolConfig,
+    earlier: &AllowedFunctions,
+) -> Result<Option<AllowedFunctions>> {
+    if document.string(CACHED_CONTENT)?.is_none() {
+        return Ok(None);
+    }
+    let selection = earlier.restrict(selection, &[]);
+    let mut allowed = earlier.clone();
+    let mode = selection.mode.unwrap_or_default();
+    allowed.add(mode, selection.allowed_function_names);
+    Ok(Some(allowed))
 }
 
 #[cfg(test)]
