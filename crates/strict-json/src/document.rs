@@ -2,7 +2,7 @@
 
 mod size;
 
-use std::{borrow::Cow, ops::Range, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -34,8 +34,10 @@ pub struct Document {
     pub(super) bytes: Bytes,
     /// Position in the layout; `None` for an object without fields.
     span: Option<LayoutSpan>,
-    /// INVARIANT: no two have the same key.
-    pub(super) edits: Vec<FieldEdit>,
+    /// Edited fields by their index in the layout; `None` if one is removed.
+    pub(super) edits: BTreeMap<usize, Option<Bytes>>,
+    /// INVARIANT: no two have the same name, nor one the name of a field of the text.
+    pub(super) new_fields: Vec<NewField>,
 }
 
 impl Default for Document {
@@ -44,17 +46,23 @@ impl Default for Document {
     }
 }
 
-/// Edit of a field, or a new field.
+/// A field that the text does not have.
 #[derive(Debug, Clone)]
-pub struct FieldEdit {
-    /// Key as in the text, with quotes.
+pub struct NewField {
+    /// Key as JSON, with quotes.
     pub key: Bytes,
-    /// The new value; `None` if the field is removed.
+    /// The value; `None` if the field is removed.
     pub json: Option<Bytes>,
 }
 
-/// Key of a field in the text, and its index in the layout unless it is edited.
-type FieldKey<'a> = (&'a [u8], Option<usize>);
+/// Position of a field.
+#[derive(Debug, Clone, Copy)]
+pub enum FieldPosition {
+    /// Index in the layout of the text.
+    Text(usize),
+    /// Index in the new fields.
+    New(usize),
+}
 
 /// Position of a value in the layout of the text that it was parsed from.
 #[derive(Debug, Clone)]
@@ -136,7 +144,8 @@ impl<'a> FieldText<'a> {
         Ok(Document {
             span: Some(self.span()?),
             bytes: self.bytes,
-            edits: Vec::new(),
+            edits: BTreeMap::new(),
+            new_fields: Vec::new(),
         })
     }
 }
@@ -169,7 +178,8 @@ impl Document {
         Ok(Self {
             bytes,
             span: Some(span),
-            edits: Vec::new(),
+            edits: BTreeMap::new(),
+            new_fields: Vec::new(),
         })
     }
 
@@ -178,7 +188,8 @@ impl Document {
         Self {
             bytes: Bytes::from_static(b"{}"),
             span: None,
-            edits: Vec::new(),
+            edits: BTreeMap::new(),
+            new_fields: Vec::new(),
         }
     }
 
@@ -273,13 +284,13 @@ impl Document {
 
     /// Returns whether any field was edited.
     pub fn is_edited(&self) -> bool {
-        !self.edits.is_empty()
+        !(self.edits.is_empty() && self.new_fields.is_empty())
     }
 
     /// Returns whether no field is left.
     pub fn is_empty(&self) -> bool {
-        let mut unedited = self.indexes().filter_map(|index| self.unedited_key(index));
-        unedited.next().is_none() && self.edits.iter().all(|edit| edit.json.is_none())
+        let mut kept = self.indexes().filter_map(|index| self.kept_key(index));
+        kept.next().is_none() && self.new_fields.iter().all(|field| field.json.is_none())
     }
 
     /// Returns whether it has no field but those with the `known` names.
@@ -302,20 +313,15 @@ impl Document {
 
     /// Returns the fields with their current values: those of the text in order, then new ones.
     pub fn fields(&self) -> impl Iterator<Item = (Cow<'_, str>, Bytes)> {
-        let original = self.places().filter_map(|(key, value)| {
-            let key = self.bytes.get(key)?;
-            let json = match self.edit_of(key) {
-                Some(edit) => edit.json.clone()?,
+        let original = self.places().filter_map(|(index, key, value)| {
+            let json = match self.edits.get(&index) {
+                Some(edit) => edit.clone()?,
                 None => self.bytes.slice(value),
             };
-            Some((unquote(key)?, json))
+            Some((unquote(self.bytes.get(key)?)?, json))
         });
-        let is_new = |edit: &&FieldEdit| {
-            let mut places = self.places();
-            !places.any(|(key, _)| self.bytes.get(key) == Some(&*edit.key))
-        };
-        let new = self.edits.iter().filter(is_new);
-        original.chain(new.filter_map(|edit| Some((unquote(&edit.key)?, edit.json.clone()?))))
+        let new = self.new_fields.iter();
+        original.chain(new.filter_map(|field| Some((unquote(&field.key)?, field.json.clone()?))))
     }
 
     /// Returns the JSON of the field known under `spellings`.
@@ -324,34 +330,39 @@ impl Document {
     }
 
     fn text(&self, spellings: &[&str]) -> Result<Option<FieldText<'_>>, DocumentError> {
-        let Some((key, index)) = self.find(spellings)? else {
-            return Ok(None);
-        };
-        let Some(index) = index else {
-            let json = self.edit_of(key).and_then(|edit| edit.json.clone());
-            return Ok(json.map(|bytes| FieldText {
-                bytes,
-                position: None,
-            }));
-        };
-        let span = self.span.as_ref();
-        Ok(span.and_then(|span| FieldText::at(span, &self.bytes, index)))
+        let position = self.find(spellings)?;
+        Ok(position.and_then(|position| self.text_at(position)))
     }
 
-    /// Returns the key of the field known under `spellings`, and its index in the layout
-    /// unless it is edited.
+    fn text_at(&self, position: FieldPosition) -> Option<FieldText<'_>> {
+        let json = match position {
+            FieldPosition::New(index) => self.new_fields.get(index)?.json.as_ref(),
+            FieldPosition::Text(index) => match self.edits.get(&index) {
+                Some(edit) => edit.as_ref(),
+                None => return FieldText::at(self.span.as_ref()?, &self.bytes, index),
+            },
+        };
+        Some(FieldText {
+            bytes: json?.clone(),
+            position: None,
+        })
+    }
+
+    /// Returns the position of the field known under `spellings`.
     ///
     /// INVARIANT: a field that is treated as unknown here is unknown to every parser,
     /// including ones that ignore case.
-    pub(super) fn find(&self, spellings: &[&str]) -> Result<Option<FieldKey<'_>>, DocumentError> {
+    pub(super) fn find(&self, spellings: &[&str]) -> Result<Option<FieldPosition>, DocumentError> {
         let mut search = FieldSearch::new(spellings);
         for index in self.indexes() {
-            if let Some(key) = self.unedited_key(index) {
-                search.add(key, Some(index))?;
+            if let Some(key) = self.kept_key(index) {
+                search.add(key, FieldPosition::Text(index))?;
             }
         }
-        for edit in self.edits.iter().filter(|edit| edit.json.is_some()) {
-            search.add(&edit.key, None)?;
+        for (index, field) in self.new_fields.iter().enumerate() {
+            if field.json.is_some() {
+                search.add(&field.key, FieldPosition::New(index))?;
+            }
         }
         Ok(search.found)
     }
@@ -363,23 +374,32 @@ impl Document {
         span.map(LayoutSpan::within).unwrap_or_default()
     }
 
-    /// Returns the key of the field at an index, unless it is edited.
+    /// Returns the key of the field at an index, unless it is removed.
     #[inline]
-    fn unedited_key(&self, index: usize) -> Option<&[u8]> {
+    fn kept_key(&self, index: usize) -> Option<&[u8]> {
         let key = self.bytes.get(self.span.as_ref()?.key(index)?)?;
-        self.edit_of(key).is_none().then_some(key)
+        let is_removed = self.edits.get(&index).is_some_and(Option::is_none);
+        (!is_removed).then_some(key)
     }
 
-    /// Returns the places of the key and the value of each field, edited or not.
-    pub(super) fn places(&self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    /// Returns the names and positions of all fields, removed ones included.
+    pub(super) fn positions(&self) -> impl Iterator<Item = (Cow<'_, str>, FieldPosition)> {
+        let original = self.places().filter_map(|(index, key, _)| {
+            let name = unquote(self.bytes.get(key)?)?;
+            Some((name, FieldPosition::Text(index)))
+        });
+        let new = self.new_fields.iter().enumerate();
+        let new = new
+            .filter_map(|(index, field)| Some((unquote(&field.key)?, FieldPosition::New(index))));
+        original.chain(new)
+    }
+
+    /// Returns the index of each field of the text, edited or not, and the places of its key and
+    /// its value.
+    pub(super) fn places(&self) -> impl Iterator<Item = (usize, Range<usize>, Range<usize>)> {
         let span = self.span.as_ref();
         let indexes = self.indexes();
-        indexes.filter_map(move |index| Some((span?.key(index)?, span?.place(index)?)))
-    }
-
-    #[inline]
-    pub(super) fn edit_of(&self, key: &[u8]) -> Option<&FieldEdit> {
-        self.edits.iter().find(|edit| edit.key == key)
+        indexes.filter_map(move |index| Some((index, span?.key(index)?, span?.place(index)?)))
     }
 }
 

@@ -1,11 +1,13 @@
 //! Edits of top-level fields, and serialization of the edited object.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use serde_json::{Value, value::RawValue};
 
 use super::{
     DocumentError,
-    document::{Document, FieldEdit},
+    document::{Document, FieldPosition, NewField},
 };
 
 impl Document {
@@ -16,11 +18,40 @@ impl Document {
 
     /// Sets a field to serialized JSON.
     pub fn set_bytes(&mut self, spellings: &[&str], json: Bytes) -> Result<(), DocumentError> {
-        let known = self.find(spellings)?.map(|(key, _)| key.to_vec());
-        let new = || Value::from(spellings.first().copied()).to_string().into();
-        let key = known.map_or_else(new, Bytes::from);
-        self.edit(key, Some(json));
+        let name = spellings.first().copied().unwrap_or_default();
+        let position = self.find(spellings)?;
+        match position.or_else(|| self.removed(name)) {
+            Some(position) => self.edit(position, Some(json)),
+            None => self.add(name, json),
+        }
         Ok(())
+    }
+
+    /// Sets fields, and removes those without a value, by their exact names. It takes linear time:
+    /// the other methods search the whole object for each field.
+    pub fn write_fields(
+        &mut self,
+        fields: impl IntoIterator<Item = (impl AsRef<str>, Option<Bytes>)>,
+    ) {
+        let mut fields = fields.into_iter().peekable();
+        if fields.peek().is_none() {
+            return;
+        }
+        let positions = self.positions();
+        let positions = positions.map(|(name, position)| (name.into_owned(), position));
+        let mut positions: HashMap<String, FieldPosition> = positions.collect();
+        for (name, json) in fields {
+            let name = name.as_ref();
+            match (positions.get(name).copied(), json) {
+                (Some(position), json) => self.edit(position, json),
+                (None, Some(json)) => {
+                    let position = FieldPosition::New(self.new_fields.len());
+                    positions.insert(name.to_owned(), position);
+                    self.add(name, json);
+                }
+                (None, None) => (),
+            }
+        }
     }
 
     /// Sets a field to a document.
@@ -70,18 +101,38 @@ impl Document {
 
     /// Removes the field known under `spellings`.
     pub fn remove(&mut self, spellings: &[&str]) -> Result<(), DocumentError> {
-        if let Some((key, _)) = self.find(spellings)? {
-            let key = Bytes::copy_from_slice(key);
-            self.edit(key, None);
+        if let Some(position) = self.find(spellings)? {
+            self.edit(position, None);
         }
         Ok(())
     }
 
-    fn edit(&mut self, key: Bytes, json: Option<Bytes>) {
-        match self.edits.iter_mut().find(|edit| edit.key == key) {
-            Some(edit) => edit.json = json,
-            None => self.edits.push(FieldEdit { key, json }),
+    fn edit(&mut self, position: FieldPosition, json: Option<Bytes>) {
+        match position {
+            FieldPosition::Text(index) => drop(self.edits.insert(index, json)),
+            FieldPosition::New(index) => {
+                if let Some(field) = self.new_fields.get_mut(index) {
+                    field.json = json;
+                }
+            }
         }
+    }
+
+    fn add(&mut self, name: &str, json: Bytes) {
+        let key = Value::from(name).to_string().into();
+        let json = Some(json);
+        self.new_fields.push(NewField { key, json });
+    }
+
+    /// Returns the position of a removed field, which a new one of its name takes.
+    fn removed(&self, name: &str) -> Option<FieldPosition> {
+        let has_removed = self.edits.values().any(Option::is_none)
+            || self.new_fields.iter().any(|field| field.json.is_none());
+        if !has_removed {
+            return None;
+        }
+        let (_, position) = self.positions().find(|(known, _)| known == name)?;
+        Some(position)
     }
 
     /// Returns the bytes that it was parsed from, without edits.
@@ -97,11 +148,9 @@ impl Document {
         let text = |from: usize, to: usize| self.bytes.get(from..to).unwrap_or_default();
         let mut out = Vec::with_capacity(self.bytes.len());
         let (mut end, mut is_empty) = (0, true);
-        let mut new: Vec<&FieldEdit> = self.edits.iter().collect();
-        for (key, value) in self.places() {
-            let edit = self.edit_of(text(key.start, key.end));
-            let is_removed = edit.is_some_and(|edit| edit.json.is_none());
-            new.retain(|new| edit.is_none_or(|edit| new.key != edit.key));
+        for (index, key, value) in self.places() {
+            let edit = self.edits.get(&index);
+            let is_removed = edit.is_some_and(Option::is_none);
             // What precedes the first field is the opening brace, else a comma.
             if end == 0 || !(is_removed || is_empty) {
                 out.extend(text(end, key.start));
@@ -109,7 +158,7 @@ impl Document {
             end = value.end;
             if !is_removed {
                 out.extend(text(key.start, value.start));
-                let json = edit.and_then(|edit| edit.json.as_deref());
+                let json = edit.and_then(Option::as_deref);
                 out.extend(json.unwrap_or_else(|| text(value.start, value.end)));
                 is_empty = false;
             }
@@ -117,10 +166,10 @@ impl Document {
         let brace = self.bytes.iter().rposition(|byte| *byte == b'}');
         let brace = brace.unwrap_or(end);
         out.extend(text(end, brace));
-        for edit in new {
-            if let Some(json) = &edit.json {
+        for field in &self.new_fields {
+            if let Some(json) = &field.json {
                 let separator: &[u8] = if is_empty { b"" } else { b"," };
-                out.extend([separator, &edit.key, b":", json].concat());
+                out.extend([separator, &field.key, b":", json].concat());
                 is_empty = false;
             }
         }

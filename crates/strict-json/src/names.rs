@@ -8,13 +8,13 @@ use super::{JsonError, decode::inner, keys::same_field, unquote};
 const MAX_SHOWN_CHARS: usize = 64;
 
 /// Search for a field among those of an object, which are added one by one.
-pub(super) struct FieldSearch<'s, 't, T> {
+pub(super) struct FieldSearch<'s, T> {
     spellings: &'s [&'s str],
     /// The field that is known under one of the spellings.
-    pub(super) found: Option<(&'t [u8], T)>,
+    pub(super) found: Option<T>,
 }
 
-impl<'s, 't, T> FieldSearch<'s, 't, T> {
+impl<'s, T> FieldSearch<'s, T> {
     pub(super) const fn new(spellings: &'s [&'s str]) -> Self {
         let found = None;
         Self { spellings, found }
@@ -27,8 +27,8 @@ impl<'s, 't, T> FieldSearch<'s, 't, T> {
     /// Fails if two fields are known under the spellings, or if a name differs from them in case
     /// or underscores only, so that a lenient parser could read it as the known one.
     #[inline]
-    pub(super) fn add(&mut self, key: &'t [u8], field: T) -> Result<(), JsonError> {
-        if is_spelling(key, self.spellings)? && self.found.replace((key, field)).is_some() {
+    pub(super) fn add(&mut self, key: &[u8], field: T) -> Result<(), JsonError> {
+        if is_spelling(key, self.spellings)? && self.found.replace(field).is_some() {
             return Err(JsonError::DuplicateKey(decoded(key).into_owned()));
         }
         Ok(())

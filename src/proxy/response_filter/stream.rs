@@ -157,8 +157,7 @@ async fn position(
     Ok(ChunkPosition::Chunk)
 }
 
-/// Filters all chunks as one response. If it is left as it is and contains all that the chunks
-/// do, the chunks pass as they came.
+/// Filters all chunks as one response. If it is left as it is, the chunks pass as they came.
 async fn filter_buffered(
     turn: &TurnState<'_>,
     buffer: &mut ResponseBuffer<'_>,
@@ -198,8 +197,6 @@ async fn filter_buffered(
     if let Break(refusal) = buffer.push_whole(whole).await? {
         return Ok(Break(refusal));
     }
-    if !merged.is_lossy {
-        buffer.hold_chunks_of(&merged.response, chunks);
-    }
+    buffer.hold_chunks_of(&merged.response, chunks);
     Ok(Continue(()))
 }

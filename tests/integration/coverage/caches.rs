@@ -190,3 +190,29 @@ async fn without_hooks_only_the_creating_caller_can_use_a_cache() {
     assert_refused(&bob.ask("DELETE", &path, "").await, 403, "UNKNOWN_CACHE");
     assert_eq!(ann.get(&path).await.status, 200);
 }
+
+#[tokio::test]
+async fn a_tool_selection_holds_for_the_functions_of_a_cache() {
+    let call = json!({ "functionCall": { "name": "delete", "args": {} } });
+    let content = json!({ "role": "model", "parts": [{ "text": "well" }, call] });
+    let answer = json!({ "name": "cachedContents/c", "candidates": [{ "content": content }] });
+    let upstream = Upstream::answering(&answer).await;
+    let (caches, generate, model) = CACHE_APIS[0];
+    for (selected, is_allowed) in [("read", false), ("delete", true)] {
+        let selection = json!({ "mode": "ANY", "allowedFunctionNames": [selected] });
+        let hook = hook::printing("hook", &hook::tools(&selection));
+        let config = hook::config(&[("BeforeToolSelection", hook)]) + "\n" + ALLOW;
+        let gateway = TestGateway::start(&upstream, &config).await;
+        let ann = caller(&gateway, "ann");
+        let created = ann.post(caches, cached_content(model, "x")).await;
+        assert_eq!(created.status, 200, "{}", created.text());
+        let asked = prompt_with_cache(&json!("cachedContents/c"));
+        let earlier = upstream.requests().len();
+
+        let answer = ann.post(generate, asked.clone()).await;
+
+        assert_eq!(upstream.requests()[earlier].body, asked);
+        let has_call = answer.text().contains("functionCall");
+        assert_eq!(has_call, is_allowed, "{}", answer.text());
+    }
+}

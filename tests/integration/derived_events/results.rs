@@ -97,6 +97,24 @@ async fn context_is_appended_to_the_result_in_every_later_request() {
 }
 
 #[tokio::test]
+async fn context_is_added_to_a_result_whose_keys_differ_in_underscores() {
+    let upstream = Upstream::mock().await;
+    let output = json!({ "hookSpecificOutput": { "additionalContext": "mind" } });
+    let config = hook::config(&[("AfterTool", hook::printing("hook", &output))]);
+    let gate = TestGateway::start(&upstream, &config).await;
+    let found = json!({ "user_id": "1", "userId": "2" });
+    let chat = Chat::with_prompt("who").call("find", &json!({}));
+
+    chat.result("find", &found).send(&gate).await;
+
+    let context = "<hook_context>mind</hook_context>";
+    let expected = json!({ "user_id": "1", "userId": "2", "hook_context": context });
+    let sent = upstream.only_request().json();
+    let result = &sent["contents"][2]["parts"][0]["functionResponse"];
+    assert_eq!(result["response"], expected);
+}
+
+#[tokio::test]
 async fn a_result_in_an_unknown_history_is_inspected() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, &guard()).await;

@@ -24,6 +24,20 @@ fn numbered_list(item: fn(usize) -> String) -> String {
     text
 }
 
+/// A comma-separated list of `count` numbered items.
+fn numbered_items(count: usize, item: fn(usize) -> String) -> String {
+    let items: Vec<String> = (0..count).map(item).collect();
+    items.join(",")
+}
+
+/// Function calls with about as many fields as an object of the API may have.
+fn calls_with_many_fields() -> String {
+    numbered_items(8, |_| {
+        let fields = numbered_items(900, |number| format!(r#""a{number}":"a@b.com""#));
+        format!(r#"{{"functionCall":{{"name":"f",{fields}}}}}"#)
+    })
+}
+
 /// A list of one part, with this text repeated to `BODY_BYTES`.
 fn part_with_repeated_text(text: &str) -> String {
     json!([{ "text": text.repeat(BODY_BYTES / text.len()) }]).to_string()
@@ -74,6 +88,50 @@ policies:
         };
         assert_eq!(answer.expect(&prefix).status, status, "{prefix}");
     }
+}
+
+#[tokio::test]
+async fn requests_with_many_fields_do_not_take_quadratic_time() {
+    let upstream = Upstream::answering(&json!({})).await;
+    let gateway = TestGateway::start(&upstream, "policies: [{ policy: redact }]\n").await;
+    let secrets = numbered_items(8000, |number| format!(r#""a{number}":"a@b.com""#));
+    let text = |text: &str| format!(r#"{{"type":"text","text":"{text}"}}"#);
+    let list = format!("[{},{}]", text("a@b.com"), text(" and"));
+    let lists: Vec<String> = (0..3000).map(|n| format!(r#""a{n}":{list}"#)).collect();
+    let result = |response: &str| {
+        format!(r#"{{"functionResponse":{{"name":"f","response":{{{response}}}}}}}"#)
+    };
+    let contents = |part: String| format!(r#"{{"contents":[{{"parts":[{part}]}}]}}"#);
+    let path = format!("/v1beta/models/{MODEL}:generateContent");
+
+    for body in [
+        format!(r#"{{"labels":{{{secrets}}}}}"#),
+        contents(result(&secrets)),
+        contents(result(&lists.join(","))),
+        contents(calls_with_many_fields()),
+    ] {
+        let prefix: String = body.chars().take(80).collect();
+        let answer = timeout(TEST_TIMEOUT, gateway.agent().post(&path, body)).await;
+        assert_eq!(answer.expect(&prefix).status, 200, "{prefix}");
+        let sent = upstream.requests().pop().unwrap().body;
+        assert!(!sent.contains("a@b.com"), "{prefix}");
+    }
+}
+
+#[tokio::test]
+async fn a_response_with_many_fields_does_not_take_quadratic_time() {
+    let calls = calls_with_many_fields();
+    let content = format!(r#"{{"role":"model","parts":[{calls}]}}"#);
+    let body = format!(r#"{{"candidates":[{{"content":{content}}}]}}"#);
+    let upstream = Upstream::with(move |_| respond(200, "application/json", body.clone())).await;
+    let gateway = TestGateway::start(&upstream, "policies: [{ policy: redact }]\n").await;
+
+    let agent = gateway.agent();
+    let answer = timeout(TEST_TIMEOUT, agent.generate(MODEL, &prompt("go"))).await;
+
+    let answer = answer.unwrap();
+    assert_eq!(answer.status, 200);
+    assert!(!answer.text().contains("a@b.com"));
 }
 
 #[tokio::test]

@@ -150,3 +150,48 @@ fn escaped_keys_are_noticed_at_every_depth() {
     edited.set(&["a"], &json!({"b": 1})).unwrap();
     assert!(edited.may_have_escaped_keys());
 }
+
+#[test]
+fn fields_are_written_by_their_exact_names() {
+    let text = r#"{ "userId": 1, "user_id": 2, "\u0061": 3, "b": 4 }"#;
+    let mut document = Document::from_checked(Bytes::from_static(text.as_bytes())).unwrap();
+    let json = |text: &'static str| Some(Bytes::from(text));
+
+    document.write_fields([
+        ("user_id", json("20")),
+        ("a", None),
+        ("c", json("5")),
+        ("d", json("6")),
+        ("c", json("7")),
+        ("e", None),
+        ("d", None),
+    ]);
+
+    let expected = r#"{ "userId": 1, "user_id": 20, "b": 4 ,"c":7}"#;
+    assert_eq!(document.to_bytes(), expected);
+}
+
+#[test]
+fn a_removed_field_is_set_in_its_place() {
+    let set = |document: &mut Document, name: &str, value: u8| {
+        document.set(&[name], &json!(value)).unwrap();
+    };
+    check(
+        r#"{"a": 1, "b": 2}"#,
+        |document| {
+            document.remove(&["a"]).unwrap();
+            set(document, "a", 3);
+        },
+        r#"{"a": 3, "b": 2}"#,
+    );
+    check(
+        "{}",
+        |document| {
+            set(document, "a", 1);
+            set(document, "b", 2);
+            document.remove(&["a"]).unwrap();
+            set(document, "a", 3);
+        },
+        r#"{"a":3,"b":2}"#,
+    );
+}

@@ -185,3 +185,24 @@ async fn a_system_text_that_a_hook_adds_to_a_reported_model_call_is_masked() {
     ]);
     assert_eq!(edited["messages"], expected, "{answer}");
 }
+
+#[tokio::test]
+async fn keys_of_results_and_labels_may_differ_in_case_or_underscores() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, MASK).await;
+    let body = |secret: &str| {
+        let list = json!([{ "type": "text", "text": secret }, { "type": "text", "text": " and" }]);
+        let response =
+            json!({ "user_ids": [1], "userIds": list, "Items": secret, "items": [secret] });
+        let result = json!({ "functionResponse": { "name": "f", "response": response } });
+        let mut body = request_with(&json!([result]));
+        body["labels"] = json!({ "Team": secret, "team": "a" });
+        body
+    };
+
+    let answer = gateway.agent().generate(MODEL, &body(KEY)).await;
+
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let expected = body("[REDACTED:aws_key]");
+    assert_eq!(upstream.only_request().json(), expected);
+}

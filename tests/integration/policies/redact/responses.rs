@@ -397,3 +397,30 @@ async fn a_match_in_a_piece_of_a_clean_text_denies_nothing() {
     assert_eq!(texts.collect::<String>(), url.concat());
     assert_eq!(received.json(), whole);
 }
+
+fn grounded(query: &str) -> Value {
+    let metadata = json!({ "groundingMetadata": { "q": query } });
+    chunk(&text_candidate("x", &metadata))
+}
+
+#[tokio::test]
+async fn an_unchanged_buffered_stream_keeps_fields_that_differ_by_chunk() {
+    let chunks = [grounded("a"), grounded("b")];
+    let sent = chunks.clone();
+    let upstream = Upstream::with(move |_| sse_response(&sent)).await;
+    let gateway = TestGateway::start(&upstream, &format!("after_model: buffered\n{MASK}")).await;
+
+    let answer = gateway.agent().stream(MODEL, &prompt("go")).await;
+
+    assert_eq!(answer.events(), chunks);
+}
+
+#[tokio::test]
+async fn an_edited_buffered_stream_has_the_fields_of_its_last_chunk() {
+    let [_, buffered] = received_bodies(&[grounded(KEY), grounded("b")]).await;
+
+    let event = buffered.trim().strip_prefix("data: ").unwrap();
+    let event: Value = serde_json::from_str(event).unwrap();
+    let metadata = json!({ "groundingMetadata": { "q": "b" } });
+    assert_eq!(event, chunk(&text_candidate("xx", &metadata)));
+}

@@ -50,23 +50,20 @@ pub fn write_texts(block: &mut Document, part: &Document) -> Result<()> {
     };
     if let (Some(before), Some(after)) = (before.child(SOURCE_FIELD)?, after.child(SOURCE_FIELD)?) {
         block.edit_child(SOURCE_FIELD, |source| {
-            replace_fields(source, &before, &after)
+            replace_fields(source, &before, &after);
+            Ok(())
         })?;
     }
     before.remove(SOURCE_FIELD)?;
     after.remove(SOURCE_FIELD)?;
-    replace_fields(block, &before, &after)
+    replace_fields(block, &before, &after);
+    Ok(())
 }
 
 /// Replaces the fields of an object that `before` has by those of `after`.
-fn replace_fields(object: &mut Document, before: &Document, after: &Document) -> Result<()> {
-    for (key, _) in before.fields() {
-        if !after.has(&[&*key]) {
-            object.remove(&[&*key])?;
-        }
-    }
-    let mut fields = after.fields();
-    fields.try_for_each(|(key, value)| object.set_bytes(&[&*key], value))
+fn replace_fields(object: &mut Document, before: &Document, after: &Document) {
+    object.write_fields(before.fields().map(|(key, _)| (key, None)));
+    object.write_fields(after.fields().map(|(key, value)| (key, Some(value))));
 }
 
 /// Returns media that have no block yet, such as those of a created message.
@@ -93,21 +90,19 @@ pub fn create_media(part: &Document) -> Result<Option<Value>> {
 /// Returns the fields of a block that a model reads beside its media, and those of its source that
 /// are not of the media.
 fn texts_beside(block: &Document) -> Result<Option<Document>> {
-    let mut texts = other_fields(block, TEXTLESS_FIELDS)?;
+    let mut texts = other_fields(block, TEXTLESS_FIELDS);
     let source = block.child(SOURCE_FIELD)?.unwrap_or_default();
-    let of_source = other_fields(&source, MEDIA_FIELDS)?;
+    let of_source = other_fields(&source, MEDIA_FIELDS);
     if of_source.is_edited() {
         texts.set_child(SOURCE_FIELD, &of_source)?;
     }
     Ok(texts.is_edited().then_some(texts))
 }
 
-fn other_fields(object: &Document, except: &[&str]) -> Result<Document> {
+fn other_fields(object: &Document, except: &[&str]) -> Document {
     let mut others = Document::empty();
-    for (key, value) in object.fields() {
-        if !except.contains(&&*key) && *value != *b"null" {
-            others.set_bytes(&[&*key], value)?;
-        }
-    }
-    Ok(others)
+    let is_other = |key: &str, value: &[u8]| !except.contains(&key) && *value != *b"null";
+    let fields = object.fields().filter(|(key, value)| is_other(key, value));
+    others.write_fields(fields.map(|(key, value)| (key, Some(value))));
+    others
 }

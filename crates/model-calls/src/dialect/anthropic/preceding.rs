@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::dialect::{
     anthropic::fields::{TEXT, type_of},
     content_form::PRECEDING,
-    document::{Document, copy_field, write_array},
+    document::{Document, write_array},
     error::Result,
 };
 
@@ -139,11 +139,10 @@ pub fn add_call_fields(part: &Document, call: Bytes) -> Result<Bytes> {
         return Ok(call);
     }
     let mut call = Document::from_checked(call)?;
-    for (field, _) in original.fields() {
-        if !call.has(&[&*field]) {
-            copy_field(&mut call, &[&*field], &original, &[&*field])?;
-        }
-    }
+    let known: HashSet<String> = call.fields().map(|(field, _)| field.into_owned()).collect();
+    let missing = original.fields();
+    let missing = missing.filter(|(field, _)| !known.contains(&**field));
+    call.write_fields(missing.map(|(field, value)| (field, Some(value))));
     Ok(call.to_bytes())
 }
 

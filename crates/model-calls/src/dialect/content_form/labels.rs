@@ -4,6 +4,8 @@
 //! Every object of a request or an answer may have such fields. Of answers, policies also remove
 //! tokens, which spell texts in pieces.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
@@ -184,14 +186,12 @@ pub fn write_labels(body: &mut Document, before: &Document, after: &Document) ->
         return Ok(());
     };
     let after = after.child(LABELS)?.unwrap_or_default();
-    for (key, known) in before.fields() {
-        match after.bytes_of(&[&*key])? {
-            Some(value) if value != known => body.set_bytes(&[&*key], value)?,
-            Some(_) => (),
-            // Its name was edited, or it was removed.
-            None => body.remove(&[&*key])?,
-        }
-    }
+    let after: HashMap<_, _> = after.fields().collect();
+    body.write_fields(before.fields().filter_map(|(key, known)| {
+        // Absent if its name was edited, or if it was removed.
+        let value = after.get(&*key);
+        (value != Some(&known)).then(|| (key, value.cloned()))
+    }));
     Ok(())
 }
 
@@ -207,13 +207,11 @@ pub fn write_next_labels<'a>(
         return Ok(());
     }
     let edited = edited.next();
-    for (key, before) in labels {
-        match edited.and_then(|labels| labels.get(&key)) {
-            Some(label) if *label == before => (),
-            Some(label) => object.set(&[&key], label)?,
-            None => object.remove(&[&key])?,
-        }
-    }
+    object.write_fields(labels.into_iter().filter_map(|(key, before)| {
+        let label = edited.and_then(|labels| labels.get(&key));
+        let json = || label.map(|label| Bytes::from(label.to_string()));
+        (label != Some(&before)).then(|| (key, json()))
+    }));
     Ok(())
 }
 
@@ -251,14 +249,15 @@ pub fn join_labels(labels: &mut Map<String, Value>, later: Map<String, Value>) {
 /// Removes the fields that are labels.
 pub fn remove_labels(body: &mut Document, known: &[&str]) -> Result<()> {
     let labels = read_labels(body, known)?;
-    labels.keys().try_for_each(|key| body.remove(&[key]))
+    body.write_fields(labels.keys().map(|key| (key, None)));
+    Ok(())
 }
 
 /// Removes all but the `known` fields.
-pub fn keep_fields(object: &mut Document, known: &[&str]) -> Result<()> {
+pub fn keep_fields(object: &mut Document, known: &[&str]) {
     let names: Vec<String> = object.fields().map(|(name, _)| name.into_owned()).collect();
-    let mut unknown = names.iter().filter(|name| !known.contains(&name.as_str()));
-    unknown.try_for_each(|name| object.remove(&[name]))
+    let unknown = names.iter().filter(|name| !known.contains(&name.as_str()));
+    object.write_fields(unknown.map(|name| (name, None)));
 }
 
 /// Returns whether an object holds tokens.

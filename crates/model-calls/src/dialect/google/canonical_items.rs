@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     dialect::{
-        document::Document,
+        document::{Document, read_json},
         error::Result,
         google::{
             content::Content,
@@ -176,7 +176,7 @@ fn canonical_call(item: &Document, field: &[&str]) -> Result<String> {
 /// Returns the canonical text of all fields that identify a part; empty if there are none.
 fn canonical_fields(part: &Document) -> Result<String> {
     let mut fields = Map::new();
-    for (key, _) in part.fields() {
+    for (key, json) in part.fields() {
         let name = camel_case(&key);
         let hidden = [
             "thoughtSignature",
@@ -187,8 +187,7 @@ fn canonical_fields(part: &Document) -> Result<String> {
             SOURCE,
         ];
         if !hidden.contains(&name.as_str()) {
-            let value = part.get(&[&*key])?.unwrap_or_default();
-            fields.insert(name, value);
+            fields.insert(name, read_json(&json)?);
         }
     }
     fields.retain(|_, value| !value.is_null());

@@ -1,9 +1,10 @@
 //! Texts in a part beside its plain text, and in fields that hookgate does not interpret.
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use crate::dialect::{
-    document::{Document, edit_repeated, first_byte},
+    document::{Document, edit_repeated, read_json},
     error::Result,
     google::{
         fields::{FUNCTION_CALL, FUNCTION_RESPONSE, IS_REFUSAL, PARTS, PRECEDING, SOURCE},
@@ -130,19 +131,22 @@ pub fn edit_fields(
     except: &[&str],
     edit: &mut dyn FnMut(TextKind, &str) -> Option<String>,
 ) -> Result<()> {
-    for key in other_keys(part, &["text"]) {
+    let mut edited = Vec::new();
+    for (key, json) in other_fields(part, &["text"]) {
         let Some(kind) = kind_of_field(&key) else {
             continue;
         };
         let mut edit = |text: &str| edit(kind, text);
         match kind {
-            TextKind::Speech => edit_field(part, &key, &mut edit)?,
-            TextKind::Block => edit_value(part, &key, BLOCK_IDS, &mut edit)?,
+            TextKind::Speech if is_medium(&key, &json) => edit_medium(part, &key, &mut edit)?,
+            TextKind::Speech => edited.extend(edited_field(key, &json, &[], &mut edit)?),
+            TextKind::Block => edited.extend(edited_field(key, &json, BLOCK_IDS, &mut edit)?),
             TextKind::ToolCall | TextKind::ToolResult => {
                 part.edit_child(&[&key], |inner| edit_inner(inner, except, &mut edit))?;
             }
         }
     }
+    part.write_fields(edited);
     Ok(())
 }
 
@@ -154,23 +158,32 @@ fn edit_inner(
 ) -> Result<()> {
     edit_other_fields(inner, &[except, PARTS].concat(), edit)?;
     edit_repeated(inner, PARTS, |part| {
-        let keys = other_keys(part, SIGNATURES);
-        keys.iter().try_for_each(|key| edit_field(part, key, edit))
+        let mut edited = Vec::new();
+        for (key, json) in other_fields(part, SIGNATURES) {
+            if is_medium(&key, &json) {
+                edit_medium(part, &key, edit)?;
+            } else {
+                edited.extend(edited_field(key, &json, &[], edit)?);
+            }
+        }
+        part.write_fields(edited);
+        Ok(())
     })
 }
 
-/// Edits the strings of a part's field. Of a medium, they are those that are not its own.
-fn edit_field(
+fn is_medium(key: &str, json: &[u8]) -> bool {
+    MEDIA.contains(&key) && json.starts_with(b"{")
+}
+
+/// Edits the strings of a medium that are not its own.
+fn edit_medium(
     part: &mut Document,
     key: &str,
     edit: &mut dyn FnMut(&str) -> Option<String>,
 ) -> Result<()> {
-    if MEDIA.contains(&key) && first_byte(part, &[key])? == Some(b'{') {
-        return part.edit_child(&[key], |medium| {
-            edit_other_fields(medium, MEDIUM_FIELDS, edit)
-        });
-    }
-    edit_value(part, key, &[], edit)
+    part.edit_child(&[key], |medium| {
+        edit_other_fields(medium, MEDIUM_FIELDS, edit)
+    })
 }
 
 /// Edits the strings of all fields but those in `except`.
@@ -179,27 +192,30 @@ pub fn edit_other_fields(
     except: &[&str],
     edit: &mut dyn FnMut(&str) -> Option<String>,
 ) -> Result<()> {
-    for key in other_keys(document, except) {
-        edit_value(document, &key, &[], edit)?;
+    let mut edited = Vec::new();
+    for (key, json) in other_fields(document, except) {
+        edited.extend(edited_field(key, &json, &[], edit)?);
     }
+    document.write_fields(edited);
     Ok(())
 }
 
-fn other_keys(document: &Document, except: &[&str]) -> Vec<String> {
-    let keys = document.fields().map(|(key, _)| key);
-    let keys = keys.filter(|key| !except.contains(&&**key));
-    keys.map(Into::into).collect()
+fn other_fields(document: &Document, except: &[&str]) -> Vec<(String, Bytes)> {
+    let fields = document.fields();
+    let fields = fields.filter(|(key, _)| !except.contains(&&**key));
+    fields.map(|(key, json)| (key.into_owned(), json)).collect()
 }
 
-fn edit_value(
-    document: &mut Document,
-    key: &str,
+/// Returns a field with its edited strings; `None` if it stays.
+fn edited_field(
+    key: String,
+    json: &[u8],
     ids: &[&str],
     edit: &mut dyn FnMut(&str) -> Option<String>,
-) -> Result<()> {
-    let mut value: Value = document.get(&[key])?.unwrap_or_default();
-    if edit_field_strings(key, &mut value, ids, edit) {
-        document.set(&[key], &value)?;
+) -> Result<Option<(String, Option<Bytes>)>> {
+    let mut value: Value = read_json(json)?;
+    if !edit_field_strings(&key, &mut value, ids, edit) {
+        return Ok(None);
     }
-    Ok(())
+    Ok(Some((key, Some(value.to_string().into()))))
 }

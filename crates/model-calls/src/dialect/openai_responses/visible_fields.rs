@@ -1,6 +1,7 @@
 //! Fields of a block or an item that hookgate does not interpret, as hooks and policies see
 //! them.
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
@@ -41,17 +42,14 @@ pub fn write_visible_fields(
     before: &Document,
     after: &Document,
 ) -> Result<()> {
-    for (key, _) in before.fields() {
-        if after.bytes_of(&[&*key])?.is_none() {
-            block.remove(&[&*key])?;
-        }
-    }
-    let fields: Map<String, Value> = read_json(&after.to_bytes())?;
-    for (key, value) in &fields {
-        if before.get(&[key])?.as_ref() != Some(value) {
-            block.set(&[key], value)?;
-        }
-    }
+    let before: Map<String, Value> = read_json(&before.to_bytes())?;
+    let after: Map<String, Value> = read_json(&after.to_bytes())?;
+    let removed = before.keys().filter(|key| !after.contains_key(*key));
+    block.write_fields(removed.map(|key| (key, None)));
+    let edited = after
+        .iter()
+        .filter(|(key, value)| before.get(*key) != Some(*value));
+    block.write_fields(edited.map(|(key, value)| (key, Some(Bytes::from(value.to_string())))));
     Ok(())
 }
 

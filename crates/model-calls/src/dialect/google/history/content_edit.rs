@@ -1,7 +1,7 @@
 //! Collected edits of one content in a conversation.
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::keep_fields,
@@ -70,9 +70,9 @@ impl ContentEdit {
     fn set_response(&mut self, part: usize, response: &Value) -> Result<()> {
         self.hides_result = true;
         self.edit_result(part, |part| {
-            keep_fields(part, &[FUNCTION_RESPONSE, SIGNATURE, &[SOURCE]].concat())?;
+            keep_fields(part, &[FUNCTION_RESPONSE, SIGNATURE, &[SOURCE]].concat());
             part.edit_child(FUNCTION_RESPONSE, |result| {
-                keep_fields(result, &["name", "id"])?;
+                keep_fields(result, &["name", "id"]);
                 result.set(RESPONSE, response)
             })
         })
@@ -83,13 +83,12 @@ impl ContentEdit {
     pub fn append_to_result(&mut self, part: usize, text: &str) -> Result<()> {
         self.edit_result(part, |part| {
             part.edit_child(FUNCTION_RESPONSE, |result| {
-                let response = match result.get(RESPONSE)? {
-                    Some(Value::Object(_)) => result.child(RESPONSE)?,
-                    Some(_) | None => None,
+                let mut response = match result.get(RESPONSE)? {
+                    Some(Value::Object(fields)) => fields,
+                    Some(_) | None => Map::new(),
                 };
-                let mut response = response.unwrap_or_default();
-                append_text(&mut response, text)?;
-                result.set_child(RESPONSE, &response)
+                append_text(&mut response, text);
+                result.set(RESPONSE, &response.into())
             })
         })
     }
@@ -165,18 +164,17 @@ fn is_media(part: &Part) -> bool {
     part.text.is_none() && !known.iter().any(|field| part.document.has(field))
 }
 
-fn append_text(response: &mut Document, text: &str) -> Result<()> {
-    let mut strings = Vec::new();
-    for (key, _) in response.fields() {
-        if let Some(Value::String(value)) = response.get(&[&*key])? {
-            strings.push((key.into_owned(), value));
-        }
-    }
-    let output = strings.iter().find(|(key, _)| key == "output");
-    match (output, strings.as_slice()) {
-        (Some((key, value)), _) | (None, [(key, value)]) => {
-            response.set(&[key], &json!(format!("{value}\n\n{text}")))
-        }
-        _ => response.set(&["hook_context"], &json!(text)),
+fn append_text(response: &mut Map<String, Value>, text: &str) {
+    let has_output = matches!(response.get("output"), Some(Value::String(_)));
+    let strings = response.iter_mut().filter_map(|(key, value)| match value {
+        Value::String(string) if !has_output || key == "output" => Some(string),
+        _ => None,
+    });
+    let mut strings: Vec<&mut String> = strings.collect();
+    if let [only] = strings.as_mut_slice() {
+        only.push_str("\n\n");
+        only.push_str(text);
+    } else {
+        response.insert("hook_context".to_owned(), text.into());
     }
 }

@@ -117,6 +117,10 @@ fn a_context_is_appended_to_the_text_of_a_result() {
         result_with_context(r#"{"a":"1","b":"2"}"#),
         r#"{"a":"1","b":"2","hook_context":"C"}"#
     );
+    assert_eq!(
+        result_with_context(r#"{"user_id":"1","userId":"2"}"#),
+        r#"{"user_id":"1","userId":"2","hook_context":"C"}"#
+    );
     assert_eq!(result_with_context("null"), r#"{"hook_context":"C"}"#);
 }
 

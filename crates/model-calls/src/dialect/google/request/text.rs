@@ -1,11 +1,12 @@
 //! Edits of every text in a request that a model reads. Signatures, ids, media and names
 //! are excluded.
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use crate::dialect::{
     call::Call,
-    document::{Document, edit_repeated, first_byte},
+    document::{Document, edit_repeated, first_byte, read_json},
     error::Result,
     google::{
         content::Content,
@@ -123,14 +124,15 @@ fn edit_results(result: &mut Document, editor: &mut dyn TextEditor) -> Result<()
         return Ok(());
     }
     result.edit_child(RESPONSE, |response| {
-        let fields = response.clone();
-        for (key, _) in fields.fields().filter(|(_, json)| json.starts_with(b"[")) {
-            if let Some(Value::Array(mut items)) = response.get(&[&key])?
-                && edit_list(&key, &mut items, editor)
-            {
-                response.set(&[&key], &items.into())?;
+        let mut edited: Vec<(String, Option<Bytes>)> = Vec::new();
+        for (key, json) in response.fields().filter(|(_, json)| json.starts_with(b"[")) {
+            let mut items: Vec<Value> = read_json(&json)?;
+            if edit_list(&key, &mut items, editor) {
+                let json = Value::Array(items).to_string();
+                edited.push((key.into_owned(), Some(json.into())));
             }
         }
+        response.write_fields(edited);
         Ok(())
     })
 }

@@ -95,7 +95,7 @@ pub fn withhold_tools(
 fn withhold(document: &mut Document, keep: &dyn Fn(&OfferedTool) -> bool) -> Result<Vec<String>> {
     let mut withheld = Vec::new();
     edit_tools(document, |tool| {
-        withhold_built_in(tool, keep, &mut withheld)?;
+        withhold_built_in(tool, keep, &mut withheld);
         retain_declarations(tool, |function| match function {
             Some(function) if !keep(&function) => {
                 withheld.push(function.name);
@@ -156,7 +156,7 @@ fn withhold_built_in(
     tool: &mut Document,
     keep: &dyn Fn(&OfferedTool) -> bool,
     withheld: &mut Vec<String>,
-) -> Result<()> {
+) {
     // Tools of other APIs keep their names.
     let has_source = tool.has(&[SOURCE]);
     let name = |key: &str| {
@@ -175,11 +175,8 @@ fn withhold_built_in(
         })
     });
     let removed: Vec<String> = removed.map(Into::into).collect();
-    for key in removed {
-        tool.remove(&[&key])?;
-        withheld.push(name(&key));
-    }
-    Ok(())
+    tool.write_fields(removed.iter().map(|key| (key, None)));
+    withheld.extend(removed.iter().map(|key| name(key)));
 }
 
 /// Removes withheld functions from the list of those that the model may call.

@@ -7,7 +7,7 @@ use crate::{
         document::Document,
         error::Result,
         google::{
-            fields::TOOL_CONFIG,
+            fields::{CACHED_CONTENT, TOOL_CONFIG},
             part::FunctionCall,
             request::tool_declarations::{
                 CALLING_CONFIG, COMPUTER_USE, OfferedTool, keep_declarations, offered_functions,
@@ -63,11 +63,20 @@ impl AllowedFunctions {
         }
         restricted
     }
+
+    /// Adds the list of a selection.
+    fn add(&mut self, mode: FunctionCallingMode, names: Vec<String>) {
+        match mode {
+            FunctionCallingMode::None => self.lists.push(Vec::new()),
+            FunctionCallingMode::Any | FunctionCallingMode::Auto if names.is_empty() => (),
+            FunctionCallingMode::Any | FunctionCallingMode::Auto => self.lists.push(names),
+        }
+    }
 }
 
 /// Writes what both a selection of tools and an earlier one allow into a request. Undeclared names
 /// are ignored, unless they may be those of a toolset's members. Returns the functions that remain;
-/// `None` if the request declares none.
+/// `None` if neither the request nor cached content declares any.
 pub fn write_tool_selection(
     document: &mut Document,
     selection: &ToolConfig,
@@ -76,7 +85,7 @@ pub fn write_tool_selection(
     use FunctionCallingMode as Mode;
     let declared = offered_functions(document)?;
     if declared.is_empty() {
-        return Ok(None);
+        return select_cached(document, selection, earlier);
     }
     let selection = earlier.restrict(selection, &declared);
     let is_declared = |name: &String| declared.iter().any(|function| function.name == *name);
@@ -111,11 +120,7 @@ pub fn write_tool_selection(
         let names = declared.iter().map(|function| function.name.clone());
         allowed.declared = Some(names.collect());
     }
-    match mode {
-        Mode::None => allowed.lists.push(Vec::new()),
-        Mode::Any | Mode::Auto if names.is_empty() => (),
-        Mode::Any | Mode::Auto => allowed.lists.push(names),
-    }
+    allowed.add(mode, names);
     Ok(Some(allowed))
 }
 
@@ -127,6 +132,23 @@ fn accepts_names(declared: &[OfferedTool], names: &[String]) -> bool {
         tools.any(|tool| tool.is_toolset || tool.name == *name)
     };
     names.iter().all(is_accepted)
+}
+
+/// Returns what both selections allow of the functions that cached content may declare. They hold
+/// for the response only: the API refuses a selection beside cached content.
+fn select_cached(
+    document: &Document,
+    selection: &ToolConfig,
+    earlier: &AllowedFunctions,
+) -> Result<Option<AllowedFunctions>> {
+    if document.string(CACHED_CONTENT)?.is_none() {
+        return Ok(None);
+    }
+    let selection = earlier.restrict(selection, &[]);
+    let mut allowed = earlier.clone();
+    let mode = selection.mode.unwrap_or_default();
+    allowed.add(mode, selection.allowed_function_names);
+    Ok(Some(allowed))
 }
 
 #[cfg(test)]
@@ -273,6 +295,20 @@ mod tests {
         let (bound, text) = selected(text, &json!({"mode": "AUTO"}));
         assert_eq!(bound, Some(AllowedFunctions::default()));
         assert!(text.ends_with(r#""tool_config":{"retrieval_config":{"x":1.0},"function_calling_config":{"mode":"AUTO"}}}"#));
+    }
+
+    #[test]
+    fn functions_of_cached_content_are_selected_in_the_response_only() {
+        let request = r#"{"cachedContent":"cachedContents/c"}"#;
+        let any = json!({ "mode": "ANY", "allowedFunctionNames": ["a"] });
+        for (selection, expected) in [
+            (any, only(&["a"])),
+            (json!({ "mode": "NONE" }), only(&[])),
+            (json!({ "mode": "ANY" }), AllowedFunctions::default()),
+        ] {
+            let (allowed, text) = selected(request, &selection);
+            assert_eq!((allowed, text.as_str()), (Some(expected), request));
+        }
     }
 
     #[test]

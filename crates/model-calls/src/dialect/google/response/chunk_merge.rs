@@ -1,14 +1,15 @@
 //! Merges the chunks of a stream into one response.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::collections::{BTreeMap, HashMap, btree_map::Entry};
 
 use bytes::Bytes;
+use strict_json::same_field;
 
 use crate::dialect::{
     document::{Document, first_byte, write_array},
     error::Result,
     google::{
-        fields::{CANDIDATES, LABELS},
+        fields::{CANDIDATES, LABELS, LOGPROBS_RESULT},
         part::Part,
         response::{
             candidate::CandidateDocument,
@@ -20,7 +21,8 @@ use crate::dialect::{
 };
 
 /// The chunks of a stream as one response: parts and labels in order, neighbouring texts joined,
-/// every other field as in the last chunk.
+/// every other field as in the last chunk. Values that a later chunk replaces are labels, so that
+/// hooks and policies see them.
 #[derive(Debug)]
 pub struct MergedChunks {
     /// The merged response as JSON.
@@ -29,8 +31,6 @@ pub struct MergedChunks {
     pub envelope: Option<Bytes>,
     /// Original body or events of the last chunk, if the API does not use the content form.
     pub end: Vec<Bytes>,
-    /// True if a later chunk replaced a value of an earlier one.
-    pub is_lossy: bool,
 }
 
 impl MergedChunks {
@@ -46,10 +46,9 @@ impl MergedChunks {
 
     /// Merges chunks that were parsed before.
     pub fn new(chunks: Vec<ResponseDocument>) -> Result<Self> {
-        let mut response = Document::empty();
-        let mut envelope: Option<Document> = None;
+        let mut response = MergedFields::new("candidates", RESPONSE_FIELDS);
+        let mut envelope: Option<MergedFields> = None;
         let mut candidates: BTreeMap<u64, ChunkMerger> = BTreeMap::new();
-        let mut is_lossy = false;
         let mut labels = Vec::new();
         let mut end = Vec::new();
         for mut chunk in chunks {
@@ -57,35 +56,51 @@ impl MergedChunks {
             let chunk_end = chunk.wire.take().or_else(|| chunk.merged_end.take());
             end = chunk_end.unwrap_or_default();
             labels.append(&mut take_labels(&mut chunk.document)?);
+            let mut replaced = Vec::new();
             for candidate in std::mem::take(&mut chunk.candidates) {
                 match candidates.entry(candidate.index) {
                     Entry::Vacant(entry) => drop(entry.insert(ChunkMerger::new(candidate))),
-                    Entry::Occupied(mut known) => is_lossy |= known.get_mut().append(candidate)?,
+                    Entry::Occupied(mut known) => {
+                        replaced.append(&mut known.get_mut().append(candidate));
+                    }
                 }
             }
-            is_lossy |= overlay(
-                &mut response,
-                &chunk.document,
-                "candidates",
-                RESPONSE_FIELDS,
-            )?;
+            replaced.append(&mut response.append(&chunk.document));
             if let Some(next) = &chunk.envelope {
-                let merged = envelope.get_or_insert_default();
-                is_lossy |= overlay(merged, next, "response", ENVELOPE_FIELDS)?;
+                let new = || MergedFields::new("response", ENVELOPE_FIELDS);
+                replaced.append(&mut envelope.get_or_insert_with(new).append(next));
+            }
+            // The labels of another API are in the order of its events.
+            if end.is_empty() {
+                labels.append(&mut replaced);
             }
         }
         let candidates = candidates.into_values().map(ChunkMerger::finish);
         let candidates: Vec<Document> = candidates.collect::<Result<_, _>>()?;
+        let mut response = response.into_document();
         response.set_children(CANDIDATES, &candidates)?;
         if !labels.is_empty() {
             response.set_bytes(LABELS, write_array(labels))?;
         }
+        let envelope = envelope.map(MergedFields::into_document);
         Ok(Self {
             response: response.to_bytes(),
             envelope: envelope.as_ref().map(Document::to_bytes),
             end,
-            is_lossy,
         })
+    }
+}
+
+impl ResponseDocument {
+    /// Returns the response for an agent, without envelope. That of merged chunks loses the values
+    /// that later chunks replaced.
+    pub(super) fn without_replaced(&self) -> Bytes {
+        if self.merged_end.is_none() {
+            return self.document.to_bytes();
+        }
+        let mut response = self.document.clone();
+        response.write_fields(LABELS.iter().map(|name| (name, None)));
+        response.to_bytes()
     }
 }
 
@@ -93,41 +108,45 @@ impl MergedChunks {
 struct ChunkMerger {
     candidate: CandidateDocument,
     parts: Vec<Part>,
+    fields: MergedFields,
+    content_fields: MergedFields,
 }
 
 impl ChunkMerger {
     fn new(mut candidate: CandidateDocument) -> Self {
-        let content = candidate.content.as_mut();
-        let parts = content.map(|content| std::mem::take(&mut content.parts));
+        let mut fields = MergedFields::new("content", CANDIDATE_FIELDS);
+        fields.append(&candidate.document);
+        let mut content_fields = MergedFields::new("parts", CONTENT_FIELDS);
+        let mut parts = Vec::new();
+        if let Some(content) = &mut candidate.content {
+            content_fields.append(&content.document);
+            parts.append(&mut content.parts);
+        }
         Self {
-            parts: parts.unwrap_or_default(),
             candidate,
+            parts,
+            fields,
+            content_fields,
         }
     }
 
-    /// Appends the next chunk. Returns whether it replaced a value.
-    fn append(&mut self, next: CandidateDocument) -> Result<bool> {
-        let mut is_lossy = overlay(
-            &mut self.candidate.document,
-            &next.document,
-            "content",
-            CANDIDATE_FIELDS,
-        )?;
+    /// Appends the next chunk. Returns labels of the values that it replaces.
+    fn append(&mut self, next: CandidateDocument) -> Vec<Bytes> {
+        let mut replaced = self.fields.append(&next.document);
         if let Some(mut content) = next.content {
+            replaced.append(&mut self.content_fields.append(&content.document));
             self.parts.append(&mut content.parts);
-            match &mut self.candidate.content {
-                Some(known) => {
-                    let (known, next) = (&mut known.document, &content.document);
-                    is_lossy |= overlay(known, next, "parts", CONTENT_FIELDS)?;
-                }
-                None => self.candidate.content = Some(content),
+            if self.candidate.content.is_none() {
+                self.candidate.content = Some(content);
             }
         }
-        Ok(is_lossy)
+        replaced
     }
 
     fn finish(mut self) -> Result<Document> {
-        if self.candidate.content.is_some() {
+        self.fields.write(&mut self.candidate.document);
+        if let Some(content) = &mut self.candidate.content {
+            self.content_fields.write(&mut content.document);
             let runs = self.parts.chunk_by(Part::can_join);
             let parts = runs.map(|run| match run {
                 [first, _, ..] => {
@@ -144,49 +163,98 @@ impl ChunkMerger {
     }
 }
 
-/// Removes the labels of a chunk, which are a list with the labels of each event, and returns them.
-fn take_labels(chunk: &mut Document) -> Result<Vec<Bytes>> {
-    if first_byte(chunk, LABELS)? != Some(b'[') {
-        return Ok(Vec::new());
-    }
-    let labels = chunk.list(LABELS)?;
-    chunk.remove(LABELS)?;
-    Ok(labels.unwrap_or_default())
+/// The fields of an object in all chunks, each with its last value.
+#[derive(Debug)]
+struct MergedFields {
+    /// Field whose values are merged otherwise.
+    except: &'static str,
+    /// Fields that every chunk repeats.
+    repeated: &'static [&'static str],
+    fields: Vec<(String, Bytes)>,
+    /// Indexes in `fields` by name.
+    positions: HashMap<String, usize>,
 }
 
-/// Copies the fields of a later chunk, but for `except`, whose values are merged. Returns whether
-/// a value was replaced that is not among `repeated`, the fields that every chunk repeats.
-fn overlay(
-    merged: &mut Document,
-    next: &Document,
-    except: &str,
-    repeated: &[&str],
-) -> Result<bool> {
-    let mut is_lossy = false;
-    for (key, value) in next.fields() {
-        if key == except {
-            continue;
+impl MergedFields {
+    fn new(except: &'static str, repeated: &'static [&'static str]) -> Self {
+        Self {
+            except,
+            repeated,
+            fields: Vec::new(),
+            positions: HashMap::new(),
         }
-        let known = merged.bytes_of(&[&*key])?;
-        is_lossy |= !repeated.contains(&&*key) && known.is_some_and(|known| known != value);
-        merged.set_bytes(&[&*key], value)?;
     }
-    Ok(is_lossy)
+
+    /// Adds the fields of the next chunk. Returns labels of the values that it replaces, but for
+    /// tokens: they repeat texts.
+    fn append(&mut self, next: &Document) -> Vec<Bytes> {
+        let mut replaced = Vec::new();
+        for (name, value) in next.fields() {
+            if name == self.except {
+                continue;
+            }
+            let Some(position) = self.positions.get(&*name).copied() else {
+                self.positions.insert(name.to_string(), self.fields.len());
+                self.fields.push((name.into_owned(), value));
+                continue;
+            };
+            let Some((_, known)) = self.fields.get_mut(position) else {
+                continue;
+            };
+            let old = std::mem::replace(known, value);
+            let is_repeated = self.repeated.contains(&&*name)
+                || same_field(name.as_bytes(), LOGPROBS_RESULT.as_bytes());
+            if old != *known && !is_repeated {
+                replaced.push(label(&name, old));
+            }
+        }
+        replaced
+    }
+
+    fn write(self, object: &mut Document) {
+        let fields = self.fields.into_iter();
+        object.write_fields(fields.map(|(name, value)| (name, Some(value))));
+    }
+
+    fn into_document(self) -> Document {
+        let mut document = Document::empty();
+        self.write(&mut document);
+        document
+    }
+}
+
+/// Returns a value as the labels of an event.
+fn label(name: &str, value: Bytes) -> Bytes {
+    let mut labels = Document::empty();
+    labels.write_fields([(name, Some(value))]);
+    write_array([labels.to_bytes()])
+}
+
+/// Removes the labels of a chunk, which are a list with the labels of each event, and returns them.
+fn take_labels(chunk: &mut Document) -> Result<Vec<Bytes>> {
+    let labels = match first_byte(chunk, LABELS)? {
+        Some(b'[') => chunk.list(LABELS)?.unwrap_or_default(),
+        // An unknown field of Google's APIs.
+        Some(_) => chunk.bytes_of(LABELS)?.into_iter().collect(),
+        None => Vec::new(),
+    };
+    chunk.remove(LABELS)?;
+    Ok(labels)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::google::response::envelope::ResponseEnvelope;
 
     #[track_caller]
-    fn check(chunks: &[&str], expected: &str, is_lossy: bool) {
+    fn check(chunks: &[&str], expected: &str) {
         let chunks: Vec<Bytes> = chunks
             .iter()
             .map(|chunk| (*chunk).to_owned().into())
             .collect();
         let merged = MergedChunks::parse(&chunks).unwrap();
         assert_eq!(merged.response, expected);
-        assert_eq!(merged.is_lossy, is_lossy);
     }
 
     #[test]
@@ -198,7 +266,6 @@ mod tests {
                 r#"{"candidates":[{"index":0,"finishReason":"STOP"}]}"#,
             ],
             r#"{"usageMetadata":{"n":2},"candidates":[{"content":{"parts":[{"text":"a"}]},"index":0,"finishReason":"STOP"},{"index":1,"content":{"parts":[{"text":"xy"},{"text":"t","thought":true}]},"finishReason":"STOP"}]}"#,
-            false,
         );
     }
 
@@ -211,7 +278,6 @@ mod tests {
                 r#"{"labels":[[{"a":"c"}]]}"#,
             ],
             r#"{"candidates":[],"labels":[[{"a":"b"}],[],[{"a":"c"}]]}"#,
-            false,
         );
     }
 
@@ -223,16 +289,38 @@ mod tests {
                 r#"{"candidates":[{"content":{"parts":[{"text":"b"}],"new":1},"candidates":2}],"content":3}"#,
             ],
             r#"{"content":3,"candidates":[{"content":{"parts":[{"text":"ab"}],"new":1},"candidates":2}]}"#,
-            false,
         );
     }
 
     #[test]
-    fn fields_that_later_chunks_overwrite_count_as_lost() {
-        let with =
-            |metadata: &str| format!(r#"{{"candidates":[{{"groundingMetadata":{metadata}}}]}}"#);
-        let (one, two) = (with(r#"{"q":1}"#), with(r#"{"q":2}"#));
-        check(&[&one, &two], &two, true);
-        check(&[&two, &two], &two, false);
+    fn values_that_later_chunks_replace_are_labels() {
+        let candidate = |field: &str, labels: &str| {
+            let finished = r#""finishReason":"STOP""#;
+            format!(r#"{{"candidates":[{{{field},{finished}}}]{labels}}}"#)
+        };
+        let grounded = |queries: u8, labels: &str| {
+            candidate(&format!(r#""groundingMetadata":{{"q":{queries}}}"#), labels)
+        };
+        let (one, two) = (grounded(1, ""), grounded(2, ""));
+        let labels = r#","labels":[[{"groundingMetadata":{"q":1}}]]"#;
+        check(&[&one, &two], &grounded(2, labels));
+        check(&[&two, &two], &two);
+        let tokens = |name: &str| candidate(&format!(r#""logprobsResult":"{name}""#), "");
+        check(&[&tokens("a"), &tokens("b")], &tokens("b"));
+    }
+
+    #[test]
+    fn a_response_is_sent_without_the_replaced_values() {
+        let chunks = [1, 2].map(|number| Bytes::from(format!(r#"{{"new":{number}}}"#)));
+        let merged = MergedChunks::parse(&chunks).unwrap();
+        let response = ResponseDocument::from_merged(&merged).unwrap();
+
+        let sent = response.to_wire(ResponseEnvelope::None);
+
+        assert_eq!(
+            response.to_bytes(),
+            r#"{"new":2,"candidates":[],"labels":[[{"new":1}]]}"#
+        );
+        assert_eq!(sent, r#"{"new":2,"candidates":[]}"#);
     }
 }

@@ -199,7 +199,7 @@ impl ResponseDocument {
         if let Some(text) = &self.text {
             return text.to_bytes();
         }
-        let response = self.document.to_bytes();
+        let response = self.without_replaced();
         let original = self.envelope();
         original
             .and_then(|original| replace_response(original, &response).ok())

@@ -106,7 +106,7 @@ pub fn write_result(message: &mut Document, before: &Document, after: &Document)
     }
     if is_hidden {
         let fields = ["cache_control", "content", "name", "role", "tool_call_id"];
-        keep_fields(message, &fields)?;
+        keep_fields(message, &fields);
     }
     let MessageContent::Blocks(blocks) = MessageContent::read(message)? else {
         return message.set(CONTENT, &as_text(after));
@@ -136,7 +136,7 @@ fn write_result_blocks(
         } else if let (Some(new), true) = (&text, block_text(block)?.is_some()) {
             let mut block = block.clone();
             if is_hidden {
-                keep_fields(&mut block, &["cache_control", "text", "type"])?;
+                keep_fields(&mut block, &["cache_control", "text", "type"]);
             }
             block.set(TEXT, new)?;
             written.push(block.to_bytes());

@@ -106,13 +106,17 @@ fn visit_choices(
 
 /// Visits the ratings of a content filter, by category.
 fn visit_ratings(ratings: &mut Document, act: ActOnObject<'_>) -> Result<()> {
-    let fields = ratings.fields();
-    let objects = fields.filter(|(_, rating)| rating.starts_with(b"{"));
-    let names: Vec<String> = objects.map(|(name, _)| name.into_owned()).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    for name in &names {
-        ratings.edit_child(&[name], |rating| act(rating, &["severity"]))?;
+    let (mut names, mut edited) = (Vec::new(), Vec::new());
+    for (name, rating) in ratings.fields().filter(|(_, json)| json.starts_with(b"{")) {
+        let mut rating = Document::from_checked(rating)?;
+        act(&mut rating, &["severity"])?;
+        if rating.is_edited() {
+            edited.push((name.to_string(), Some(rating.to_bytes())));
+        }
+        names.push(name.into_owned());
     }
+    ratings.write_fields(edited);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     act(ratings, &names)
 }
 

@@ -163,12 +163,12 @@ impl CallPieces {
             self.is_custom = true;
         }
         if is_later {
-            for (key, value) in piece.fields() {
-                let is_known = ["index", "function", "custom"].contains(&&*key);
-                if !is_known && *value != *b"null" && *value != *b"\"\"" {
-                    self.first.set_bytes(&[&*key], value)?;
-                }
-            }
+            let is_known = |key: &str| ["index", "function", "custom"].contains(&key);
+            let is_empty = |value: &[u8]| *value == *b"null" || *value == *b"\"\"";
+            let new = piece.fields();
+            let new = new.filter(|(key, value)| !is_known(key) && !is_empty(value));
+            self.first
+                .write_fields(new.map(|(key, value)| (key, Some(value))));
         }
         Ok(())
     }

@@ -121,9 +121,8 @@ fn move_message(choice: &mut Document, known: Option<PieceKinds>) -> Result<bool
     known.add(&read_texts(&delta)?, has_calls(&delta)?);
     known.remove_copies(&mut message)?;
     if !read_message(&message)?.is_empty() {
-        for (field, value) in message.fields() {
-            delta.set_bytes(&[&*field], value)?;
-        }
+        let fields = message.fields();
+        delta.write_fields(fields.map(|(field, value)| (field, Some(value))));
     }
     choice.remove(MESSAGE)?;
     if was_whole || delta.is_edited() {

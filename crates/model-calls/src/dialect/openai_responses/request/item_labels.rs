@@ -122,7 +122,7 @@ fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<()> {
 }
 
 /// Removes what a tool returned beside its output.
-pub fn remove_result_labels(item: &mut Document) -> Result<()> {
+pub fn remove_result_labels(item: &mut Document) {
     let others: &[&str] = &["agent", "caller", "max_output_length"];
-    keep_fields(item, &[OPAQUE, RESULT_FIELDS, others].concat())
+    keep_fields(item, &[OPAQUE, RESULT_FIELDS, others].concat());
 }

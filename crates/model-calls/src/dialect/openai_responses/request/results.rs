@@ -80,7 +80,7 @@ pub fn write_result(
     let response = after.child(RESPONSE)?.unwrap_or_default();
     let is_hidden = response.has(&["error"]);
     if is_hidden {
-        remove_result_labels(&mut edited)?;
+        remove_result_labels(&mut edited);
     }
     let text = response_text(&response)?;
     let context = hook_context(&response)?;

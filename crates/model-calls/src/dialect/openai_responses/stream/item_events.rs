@@ -1,5 +1,7 @@
 //! Events of a complete item: as upstream sent them, with other arguments, or synthetic.
 
+use std::collections::HashMap;
+
 use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
 
@@ -48,9 +50,10 @@ pub fn send_edited(
     for event in events {
         match event.class {
             EventClass::ItemAdded => {
-                event
-                    .document
-                    .edit_child(ITEM, |item| write_start(item, edited))?;
+                event.document.edit_child(ITEM, |item| {
+                    write_start(item, edited);
+                    Ok(())
+                })?;
             }
             EventClass::ItemDone => event.document.set_child(ITEM, edited)?,
             _ => match &text {
@@ -86,23 +89,16 @@ pub fn text_input(item: &Document) -> Result<Option<&'static str>> {
 
 /// Writes the edits into the beginning of an item. Arguments that it does not hold yet
 /// follow later.
-fn write_start(start: &mut Document, edited: &Document) -> Result<()> {
-    for (key, _) in start.clone().fields() {
-        let field: &[&str] = &[&*key];
-        let text = start.string(field);
-        let is_pending = text.is_ok_and(|text| text.as_deref() == Some(""));
-        if key == "status" || is_pending {
-            continue;
-        }
-        match edited.bytes_of(field)? {
-            Some(value) if start.bytes_of(field)?.as_ref() != Some(&value) => {
-                start.set_bytes(field, value)?;
-            }
-            Some(_) => (),
-            None => start.remove(field)?,
-        }
-    }
-    Ok(())
+fn write_start(start: &mut Document, edited: &Document) {
+    let edited: HashMap<_, _> = edited.fields().collect();
+    let is_pending = |value: &Bytes| **value == *b"\"\"";
+    let fields = start.clone();
+    let fields = fields.fields();
+    let fields = fields.filter(|(key, value)| key != "status" && !is_pending(value));
+    start.write_fields(fields.filter_map(|(key, known)| {
+        let value = edited.get(&*key);
+        (value != Some(&known)).then(|| (key, value.cloned()))
+    }));
 }
 
 /// Sends the events of an item that upstream sent in its last event only, or that is synthetic.
