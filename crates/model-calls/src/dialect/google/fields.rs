@@ -8,6 +8,9 @@ pub const CANDIDATES: &[&str] = &["candidates"];
 pub const CONTAINER: &str = "hookgateContainer";
 pub const CONTENT: &[&str] = &["content"];
 pub const CONTENTS: &[&str] = &["contents"];
+/// Token with which the model continues an answer that ended with the finish reason
+/// `CONTINUATION`.
+pub const CONTINUATION_TOKEN: &[&str] = &["continuationToken", "continuation_token"];
 pub const DECLARATIONS: &[&str] = &["functionDeclarations", "function_declarations"];
 pub const FINISH_REASON: &[&str] = &["finishReason", "finish_reason"];
 pub const FUNCTION_CALL: &[&str] = &["functionCall", "function_call"];

@@ -9,7 +9,7 @@ use crate::dialect::{
     google::{
         content::Content,
         contents::Contents,
-        fields::{CONTENT, CONTENTS, REQUESTS, WRAPPED_REQUEST},
+        fields::{CONTENT, CONTENTS, CONTINUATION_TOKEN, REQUESTS, WRAPPED_REQUEST},
         part::Part,
     },
     method::Operation,
@@ -59,7 +59,8 @@ pub fn read_contents(call: &Call, document: &Document) -> Result<Contents> {
     Contents::read(contents(call, document)?)
 }
 
-/// Replaces all contents by texts of the user. gemini-cli's introduction is kept.
+/// Replaces all contents by texts of the user. gemini-cli's introduction is kept. The request
+/// continues no earlier answer then.
 pub fn replace_contents(document: &mut Document, texts: &[&str]) -> Result<()> {
     let contents = repeated_json(document, CONTENTS)?.unwrap_or_default();
     let first = contents.into_iter().next().map(Content::from_bytes);
@@ -69,12 +70,14 @@ pub fn replace_contents(document: &mut Document, texts: &[&str]) -> Result<()> {
     let new = texts.iter().map(|text| Part::from_text(text));
     let parts: Vec<Part> = kept.chain(new).collect::<Result<_, _>>()?;
     let content = Content::new("user", parts)?;
+    document.remove(CONTINUATION_TOKEN)?;
     document.set_children(CONTENTS, [&content.document])
 }
 
-/// Appends contents to those of a request.
+/// Appends contents to those of a request, which continues no earlier answer then.
 pub fn append_contents(document: &mut Document, contents: &[Bytes]) -> Result<()> {
     let mut all = repeated_json(document, CONTENTS)?.unwrap_or_default();
     all.extend_from_slice(contents);
+    document.remove(CONTINUATION_TOKEN)?;
     document.set_bytes(CONTENTS, write_array(all))
 }

@@ -296,9 +296,10 @@ impl ResponseDocument {
         self.finishes_with("STOP")
     }
 
-    /// Returns whether the model continues the answer when the agent has sent it back.
+    /// Returns whether the model continues the answer when the agent has sent it back, or a token
+    /// for it.
     pub fn is_paused(&self) -> Result<bool> {
-        self.finishes_with(PAUSED)
+        Ok(self.finishes_with(PAUSED)? || self.finishes_with("CONTINUATION")?)
     }
 
     fn finishes_with(&self, reason: &str) -> Result<bool> {
