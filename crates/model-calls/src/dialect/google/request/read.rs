@@ -25,6 +25,9 @@ use crate::{
     model::{LlmRequest, ToolConfig},
 };
 
+const EMBEDDING_CONFIG: &[&str] = &["embedContentConfig", "embed_content_config"];
+const TITLE: &[&str] = &["title"];
+
 /// Amount of detail in the messages of the stable form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
@@ -135,9 +138,10 @@ pub fn new_prompt(call: &Call, document: &Document) -> Result<Vec<String>> {
 fn embedded_texts(document: &Document) -> Result<Vec<String>> {
     let content = document.child(CONTENT)?.map(Content::read).transpose()?;
     let parts = content.into_iter().flat_map(|content| content.parts);
-    let title = document.string(&["title"])?;
+    let config = document.child(EMBEDDING_CONFIG)?.unwrap_or_default();
+    let titles = [document.string(TITLE)?, config.string(TITLE)?];
     let texts = parts.filter_map(|part| part.text);
-    Ok(title.into_iter().chain(texts).collect())
+    Ok(titles.into_iter().flatten().chain(texts).collect())
 }
 
 /// Returns facts about a request for conditions.
