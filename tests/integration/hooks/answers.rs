@@ -391,3 +391,27 @@ async fn safety_ratings_that_a_hook_returns_as_shown_keep_all_fields() {
 
     assert_eq!(answer.json(), sent);
 }
+
+#[tokio::test]
+async fn a_misspelled_token_count_of_a_hook_is_ignored() {
+    let counts = json!({ "prompt_token_count": 5, "PromptTokenCount": 6 });
+    let edit = |text: &str| hook::response(&json!({ "text": text, "usageMetadata": counts }));
+    let content = json!({ "role": "model", "parts": [{ "text": "model" }] });
+    let sent = json!({
+        "candidates": [{ "content": content, "finishReason": "STOP", "index": 0 }],
+        "usageMetadata": { "promptTokenCount": 1, "totalTokenCount": 2 },
+    });
+    let upstream = Upstream::answering(&sent).await;
+    for (event, text, count) in [("AfterModel", "edited", 1), ("BeforeModel", "own", 0)] {
+        let hooks = hook::config(&[(event, hook::printing("hook", &edit(text)))]);
+        let gate = TestGateway::start(&upstream, &hooks).await;
+
+        let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
+
+        assert_eq!(answer.status, 200, "{event}: {}", answer.text());
+        let answer = answer.json();
+        assert_eq!(texts(std::slice::from_ref(&answer)), [text], "{event}");
+        assert_eq!(answer["usageMetadata"]["promptTokenCount"], count);
+        assert!(answer["usageMetadata"].get("prompt_token_count").is_none());
+    }
+}
