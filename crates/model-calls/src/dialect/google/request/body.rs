@@ -1,5 +1,7 @@
 //! The parts of a request body that hold a conversation, and edits for asking the model again.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 
 use crate::dialect::{
@@ -29,6 +31,16 @@ pub fn counted_request(call: &Call, document: &Document) -> Result<Option<Docume
         return Err(DialectError::Ambiguous("contents".to_owned()));
     }
     Ok(inner)
+}
+
+/// Returns the request that holds the contents of a call: the one that it wraps, or its body.
+///
+/// # Errors
+///
+/// Fails like [`counted_request`].
+pub fn inner_request<'a>(call: &Call, document: &'a Document) -> Result<Cow<'a, Document>> {
+    let counted = counted_request(call, document)?;
+    Ok(counted.map_or(Cow::Borrowed(document), Cow::Owned))
 }
 
 /// Returns the requests of which each embeds one content; `None` if the call embeds none.
