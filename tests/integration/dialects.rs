@@ -1,6 +1,7 @@
 //! Hooks and policies on the Gemini API, Vertex AI and Code Assist: each API behaves the same.
 
 mod code_assist;
+mod continuations;
 mod derived_events;
 mod explain_and_test;
 mod single_objects;

@@ -96,6 +96,25 @@ async fn labels_pass_unchanged_and_embeddings_reach_hooks() {
 }
 
 #[tokio::test]
+async fn several_texts_to_embed_are_inspected() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: redact, detect: [email] }]\n";
+    let gate = TestGateway::start(&upstream, config).await;
+    let request = |text: &str| json!({ "content": { "parts": [{ "text": text }] } });
+    for api in [Api::Express, Api::Project] {
+        let path = api.path("m", "batchEmbedContents");
+        let body = json!({ "requests": [request("one"), request("ann@example.com")] });
+
+        let answer = gate.agent().post(&path, body.to_string()).await;
+
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let sent = upstream.requests().pop().unwrap();
+        let masked = json!({ "requests": [request("one"), request("[REDACTED:email]")] });
+        assert_eq!((sent.path.as_str(), sent.json()), (path.as_str(), masked));
+    }
+}
+
+#[tokio::test]
 async fn model_metadata_requests_pass_to_upstream() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, "").await;

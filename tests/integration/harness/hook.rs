@@ -35,6 +35,15 @@ pub fn denying(name: &str, reason: &str) -> Value {
     )
 }
 
+/// Returns a hook that returns a field of its input as it was shown.
+pub fn returning(name: &str, field: &str) -> Value {
+    let script = format!(
+        "import json, sys; shown = json.load(sys.stdin)[\"{field}\"]; \
+         print(json.dumps({{\"hookSpecificOutput\": {{\"{field}\": shown}}}}))"
+    );
+    command(name, &format!("python3 -c '{script}'"))
+}
+
 /// Returns a hook that runs this command.
 pub fn command(name: &str, command: &str) -> Value {
     json!({ "name": name, "command": command })

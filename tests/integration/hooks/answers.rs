@@ -372,3 +372,46 @@ async fn a_second_answer_starts_a_paragraph_of_each_candidate() {
     assert_eq!(candidate(&stream, 0).0, "aA\n\naA");
     assert_eq!(candidate(&stream, 1).0, "bB\n\nbB");
 }
+
+#[tokio::test]
+async fn safety_ratings_that_a_hook_returns_as_shown_keep_all_fields() {
+    let rating = json!({
+        "category": "HARM_CATEGORY_HARASSMENT", "probability": "NEGLIGIBLE",
+        "probabilityScore": 0.1, "severity": "HARM_SEVERITY_NEGLIGIBLE", "severityScore": 0.2,
+    });
+    let content = json!({ "role": "model", "parts": [{ "text": "hi" }] });
+    let sent = json!({ "candidates": [{
+        "content": content, "finishReason": "STOP", "index": 0, "safetyRatings": [rating],
+    }] });
+    let upstream = Upstream::answering(&sent).await;
+    let hooks = hook::config(&[("AfterModel", hook::returning("echo", "llm_response"))]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+
+    let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
+
+    assert_eq!(answer.json(), sent);
+}
+
+#[tokio::test]
+async fn a_misspelled_token_count_of_a_hook_is_ignored() {
+    let counts = json!({ "prompt_token_count": 5, "PromptTokenCount": 6 });
+    let edit = |text: &str| hook::response(&json!({ "text": text, "usageMetadata": counts }));
+    let content = json!({ "role": "model", "parts": [{ "text": "model" }] });
+    let sent = json!({
+        "candidates": [{ "content": content, "finishReason": "STOP", "index": 0 }],
+        "usageMetadata": { "promptTokenCount": 1, "totalTokenCount": 2 },
+    });
+    let upstream = Upstream::answering(&sent).await;
+    for (event, text, count) in [("AfterModel", "edited", 1), ("BeforeModel", "own", 0)] {
+        let hooks = hook::config(&[(event, hook::printing("hook", &edit(text)))]);
+        let gate = TestGateway::start(&upstream, &hooks).await;
+
+        let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
+
+        assert_eq!(answer.status, 200, "{event}: {}", answer.text());
+        let answer = answer.json();
+        assert_eq!(texts(std::slice::from_ref(&answer)), [text], "{event}");
+        assert_eq!(answer["usageMetadata"]["promptTokenCount"], count);
+        assert!(answer["usageMetadata"].get("prompt_token_count").is_none());
+    }
+}

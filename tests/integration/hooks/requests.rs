@@ -8,8 +8,8 @@ use crate::harness::{TestGateway, Upstream, hook, prompt};
 /// Request body with unusual spaces, numbers and escapes, both spellings of fields, unknown
 /// fields and signatures.
 const UNUSUAL_BODY: &str = concat!(
-    r#"{ "contents" : [{"parts":[{"text":"my \u0073ecret"},{"thoughtSignature":"c2ln","text":"hidden","thought":true}], "role":"user", "x":1.50 },"#,
-    r#"{"role":"model", "parts" :[{"functionCall":{"name":"f","args":{"n":1E2,"big":12345678901234567890123}},"thought_signature":"c2ln"}]},"#,
+    r#"{ "contents" : [{"parts":[{"text":"my \u0073ecret"}], "role":"user", "x":1.50 },"#,
+    r#"{"role":"model", "parts" :[{"thoughtSignature":"c2ln","text":"hidden","thought":true},{"functionCall":{"name":"f","args":{"n":1E2,"big":12345678901234567890123}},"thought_signature":"c2ln"}]},"#,
     r#"{"role":"user","parts":[{"functionResponse":{"name":"f", "response":{"r":0.10}}}]},{"role":"user","parts":[{"text":"go on"}]}], "#,
     r#""generation_config":{"temperature":1.0, "x":{"b":1,"a":2}}, "unknown":[ ] }"#,
 );
@@ -162,6 +162,22 @@ async fn a_hook_receives_texts_without_thoughts_calls_and_results() {
             "config": { "temperature": serde_json::from_str::<Value>("1.0").unwrap() },
         })
     );
+}
+
+#[tokio::test]
+async fn a_text_of_the_user_is_shown_and_edited_although_it_is_marked_as_a_thought() {
+    let upstream = Upstream::mock().await;
+    let edit = hook::request(&json!({ "messages": [{ "role": "user", "content": "[x]" }] }));
+    let hooks = hook::config(&[("BeforeModel", hook::printing("hook", &edit))]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+    let parts = json!([{ "text": "sec" }, { "text": "ret", "thought": true }]);
+
+    let body = json!({ "contents": [{ "role": "user", "parts": parts }] });
+    gate.agent().generate(MODEL, &body).await;
+
+    let messages = json!([{ "role": "user", "content": "secret" }]);
+    assert_eq!(gate.json("hook.json")["llm_request"]["messages"], messages);
+    assert_eq!(upstream.only_request().json(), prompt("[x]"));
 }
 
 #[tokio::test]

@@ -45,15 +45,48 @@ fn script() -> String {
 
 /// Returns the request that upstream receives after a hook with this selection.
 async fn request_after_selection(selection: &Value) -> Value {
-    let upstream = Upstream::mock().await;
     let hook = hook::printing("hook", &hook::tools(selection));
-    let hooks = hook::config(&[("BeforeToolSelection", hook)]);
-    let gate = TestGateway::start(&upstream, &hooks).await;
+    request_after("BeforeToolSelection", hook, &with_tools()).await
+}
 
-    let answer = gate.agent().generate(MODEL, &with_tools()).await;
+/// Returns the request that upstream receives after a hook on this event.
+async fn request_after(event: &str, hook: Value, body: &Value) -> Value {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, &hook::config(&[(event, hook)])).await;
+
+    let answer = gate.agent().generate(MODEL, body).await;
 
     assert_eq!(answer.status, 200, "{}", answer.text());
     upstream.only_request().json()
+}
+
+/// A request whose calls are validated and streamed.
+fn with_validated_calls() -> Value {
+    let mut body = with_tools();
+    body["toolConfig"] = json!({ "functionCallingConfig": {
+        "mode": "VALIDATED",
+        "allowedFunctionNames": ["read_file", "delete_file", "delete_all"],
+        "streamFunctionCallArguments": true,
+    } });
+    body
+}
+
+#[tokio::test]
+async fn a_request_that_a_hook_returns_as_shown_keeps_its_tool_config() {
+    let body = with_validated_calls();
+    let echo = hook::returning("echo", "llm_request");
+
+    assert_eq!(request_after("BeforeModel", echo, &body).await, body);
+}
+
+#[tokio::test]
+async fn a_selection_keeps_other_settings_of_calls() {
+    let hook = hook::printing("hook", &hook::tools(&json!({ "mode": "ANY" })));
+
+    let sent = request_after("BeforeToolSelection", hook, &with_validated_calls()).await;
+
+    let config = json!({ "mode": "ANY", "streamFunctionCallArguments": true });
+    assert_eq!(sent["toolConfig"]["functionCallingConfig"], config);
 }
 
 #[tokio::test]

@@ -79,6 +79,10 @@ fn disguised_prompts() -> Vec<(&'static str, Value)> {
     let embedded = [
         json!({ "content": content("model", &aurora) }),
         json!({ "content": content("user", &other), "title": "project aurora" }),
+        json!({
+            "content": content("user", &other),
+            "embedContentConfig": { "title": "project aurora" },
+        }),
     ];
     let requests = ["user", "model", "user"].map(|role| content(role, &other));
     let mut requests = requests.map(|message| json!({ "content": message }));

@@ -28,6 +28,8 @@ pub enum RequestField {
     Container,
     /// A thread that is stored upstream.
     Thread,
+    /// A token with which the model continues an answer.
+    Continuation,
     /// An MCP server that the model API calls.
     HostedServer,
     /// Other tools that the model API runs.
@@ -43,6 +45,7 @@ impl RequestField {
                 "hooks cannot see the conversation that it continues"
             }
             Self::ItemReference => "hooks cannot see the item that it names",
+            Self::Continuation => "hooks cannot see the answer that it continues",
             Self::Background => "hooks cannot see a response that is fetched later",
             Self::StoredPrompt => "hooks cannot see the stored prompt that it names",
             Self::StoredFile => "hooks do not see files that are stored upstream",
@@ -62,6 +65,7 @@ impl RequestField {
             Self::PreviousResponse => "continues a conversation that the request does not contain",
             Self::Conversation | Self::Thread => "continues a conversation that is stored upstream",
             Self::ItemReference => "names an item that is stored upstream",
+            Self::Continuation => "continues an answer that the request does not contain",
             Self::Background => {
                 "makes a response that is fetched later, by `responses.retrieve`, where hooks and policies inspect it"
             }
@@ -128,10 +132,13 @@ const ITEM_REFERENCE: Access =
 field_table! {
     Gemini "/{version}/models/{model}:generateContent":
         "models.mcp" "tools[].mcpServers" HostedServer ByName, Passed;
+        "models.continuation" "continuationToken" Continuation ByName, Passed;
     Vertex "/{version}/publishers/google/models/{model}:generateContent":
         "publishers.models.mcp" "tools[].mcpServers" HostedServer ByName, Passed;
+        "publishers.models.continuation" "continuationToken" Continuation ByName, Passed;
     CodeAssist "/v1internal:generateContent":
         "v1internal.mcp" "tools[].mcpServers" HostedServer ByName, Passed;
+        "v1internal.continuation" "continuationToken" Continuation ByName, Passed;
     Anthropic "/{version}/messages":
         "messages.container" "container, container_upload" Container ByName, Passed;
         "messages.files" "file_id" StoredFile ByName, Passed;

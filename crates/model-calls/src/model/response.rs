@@ -7,6 +7,17 @@ use serde_json::{Map, Value, json};
 
 use super::message::Role;
 
+/// Names of the token counts that hooks may replace. In another spelling, a count would be there
+/// twice.
+const TOKEN_COUNTS: [&str; 6] = [
+    "promptTokenCount",
+    "candidatesTokenCount",
+    "totalTokenCount",
+    "cachedContentTokenCount",
+    "thoughtsTokenCount",
+    "toolUsePromptTokenCount",
+];
+
 /// A model response, or one chunk of a stream, in the stable form.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, expecting = "an object")]
@@ -217,8 +228,8 @@ fn write_parts<S: Serializer>(
 impl ResponseMutation {
     /// Reads an `llm_response`; `None` if nothing in it is usable.
     ///
-    /// `{text}` alone is one candidate with one part. Wrongly typed fields are
-    /// ignored one by one.
+    /// `{text}` alone is one candidate with one part. Wrongly typed fields and unknown
+    /// token counts are ignored one by one.
     pub fn read(value: &Value) -> Option<Self> {
         let listed = value.get("candidates").and_then(Value::as_array);
         let mut candidates: Vec<CandidateMutation> =
@@ -236,7 +247,7 @@ impl ResponseMutation {
             .and_then(Value::as_object)
             .cloned();
         if let Some(counts) = &mut usage_metadata {
-            counts.retain(|name, count| count.is_u64() || !name.ends_with("TokenCount"));
+            counts.retain(|name, count| TOKEN_COUNTS.contains(&name.as_str()) && count.is_u64());
         }
         let mutation = Self {
             candidates,
@@ -331,13 +342,13 @@ mod tests {
     }
 
     #[test]
-    fn token_counts_of_a_wrong_type_are_ignored_one_by_one() {
-        let usage = json!({ "promptTokenCount": "7", "candidatesTokenCount": 7.5, "totalTokenCount": 9, "x": [] });
+    fn unusable_token_counts_are_ignored_one_by_one() {
+        let usage = json!({
+            "promptTokenCount": "7", "candidatesTokenCount": 7.5, "totalTokenCount": 9,
+            "total_token_count": 8, "PromptTokenCount": 7, "x": [],
+        });
         let read = ResponseMutation::read(&json!({ "usageMetadata": usage })).unwrap();
-        assert_eq!(
-            json!(read.usage_metadata),
-            json!({ "totalTokenCount": 9, "x": [] })
-        );
+        assert_eq!(json!(read.usage_metadata), json!({ "totalTokenCount": 9 }));
         let usage = json!({ "promptTokenCount": null });
         assert_eq!(
             ResponseMutation::read(&json!({ "usageMetadata": usage })),

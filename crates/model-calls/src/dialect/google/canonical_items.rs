@@ -14,15 +14,16 @@ use crate::{
         error::Result,
         google::{
             content::Content,
-            fields::{FUNCTION_CALL, FUNCTION_RESPONSE, IS_REFUSAL, PRECEDING, SOURCE},
+            fields::{
+                ARGUMENTS, FUNCTION_CALL, FUNCTION_RESPONSE, IS_REFUSAL, PRECEDING, RESPONSE,
+                SOURCE,
+            },
             part::{Part, is_agent_context, is_introduction},
         },
     },
     model::Role,
 };
 
-const ARGUMENTS: &[&str] = &["args"];
-const RESPONSE: &[&str] = &["response"];
 const MEDIA: &[&str] = &["parts"];
 
 /// One item of a content.

@@ -46,11 +46,19 @@ impl Content {
 
     /// Returns the plain text as a message, unless it is empty.
     pub fn message(&self) -> Option<Message> {
-        let content: String = self.parts.iter().filter_map(Part::plain_text).collect();
+        let texts = self.parts.iter().filter_map(|part| self.shown_text(part));
+        let content: String = texts.collect();
         (!content.is_empty()).then(|| Message {
             role: self.role(),
             content,
         })
+    }
+
+    /// Returns the text of one of the parts, unless it is a thought. Only the model has thoughts,
+    /// even if a part of the user is marked as one.
+    pub fn shown_text<'a>(&self, part: &'a Part) -> Option<&'a str> {
+        let is_hidden = part.is_thought && self.role() == Role::Model;
+        part.text.as_deref().filter(|_| !is_hidden)
     }
 
     /// Returns the role; a missing or unknown one is the user's.
@@ -63,11 +71,12 @@ impl Content {
 
     /// Returns the content with what is not text. Thoughts are omitted.
     pub fn whole(&self) -> MessageParts {
-        let parts = self.parts.iter();
-        let parts = parts.filter(|part| part.text.is_none() || !part.is_thought);
-        let shown = parts.map(|part| match &part.text {
-            Some(text) => MessagePart::Text(text.clone()),
-            None => MessagePart::Json(part.shown().unwrap_or_default()),
+        let shown = self.parts.iter().filter_map(|part| {
+            if part.text.is_none() {
+                return Some(MessagePart::Json(part.shown().unwrap_or_default()));
+            }
+            let text = self.shown_text(part)?;
+            Some(MessagePart::Text(text.to_owned()))
         });
         MessageParts {
             role: self.role(),
@@ -86,7 +95,7 @@ impl Content {
         let mut parts = Vec::with_capacity(self.parts.len());
         let mut is_written = false;
         for part in &self.parts {
-            if part.plain_text().is_none() {
+            if self.shown_text(part).is_none() {
                 parts.push(part.clone());
             } else if !is_written {
                 parts.push(part.with_text(text)?);
@@ -98,7 +107,8 @@ impl Content {
 
     /// Returns the content without its plain text, or `None` if no part is left.
     pub fn without_text(&self) -> Result<Option<Self>> {
-        let others = self.parts.iter().filter(|part| part.plain_text().is_none());
+        let others = self.parts.iter();
+        let others = others.filter(|part| self.shown_text(part).is_none());
         let content = self.with_parts(others.cloned().collect())?;
         Ok(Some(content).filter(|content| !content.parts.is_empty()))
     }

@@ -72,10 +72,10 @@ impl Contents {
 
     /// Returns whether contents are left if all text is removed.
     pub fn has_more_than_text(&self) -> bool {
-        let is_more = |part: &Part| part.plain_text().is_none();
-        let is_empty = |part: &Part| part.plain_text() == Some("");
-        let mut contents = self.items.iter().map(|item| &item.parts);
-        contents.any(|parts| parts.iter().any(is_more) || parts.iter().all(is_empty))
+        self.items.iter().any(|content| {
+            let mut texts = content.parts.iter().map(|part| content.shown_text(part));
+            texts.clone().any(|text| text.is_none()) || texts.all(|text| text == Some(""))
+        })
     }
 
     /// Appends a text to the user's last content, or a new content if there is none.

@@ -1,5 +1,7 @@
 //! Field names that several files use, in the spellings that the API accepts.
 
+/// Arguments of a function call.
+pub const ARGUMENTS: &[&str] = &["args"];
 /// Caller of a function: the model, or code of its own. Google's APIs have none.
 pub const CALLER: &[&str] = &["caller"];
 pub const CACHED_CONTENT: &[&str] = &["cachedContent", "cached_content"];
@@ -8,6 +10,9 @@ pub const CANDIDATES: &[&str] = &["candidates"];
 pub const CONTAINER: &str = "hookgateContainer";
 pub const CONTENT: &[&str] = &["content"];
 pub const CONTENTS: &[&str] = &["contents"];
+/// Token with which the model continues an answer that ended with the finish reason
+/// `CONTINUATION`.
+pub const CONTINUATION_TOKEN: &[&str] = &["continuationToken", "continuation_token"];
 pub const DECLARATIONS: &[&str] = &["functionDeclarations", "function_declarations"];
 pub const FINISH_REASON: &[&str] = &["finishReason", "finish_reason"];
 pub const FUNCTION_CALL: &[&str] = &["functionCall", "function_call"];
@@ -23,6 +28,8 @@ pub const LABELS: &[&str] = &["labels"];
 /// Tokens with their probabilities: a copy of every text in small pieces. For other APIs, whether
 /// the answer has any.
 pub const LOGPROBS_RESULT: &str = "logprobsResult";
+/// The field with these tokens, in the spellings that the API accepts.
+pub const LOGPROBS: &[&str] = &[LOGPROBS_RESULT, "logprobs_result"];
 pub const MODEL: &[&str] = &["model"];
 /// Finish reason of an answer that the agent sends back, so that the model continues it. The Gemini
 /// API has none of this kind.
@@ -34,6 +41,8 @@ pub const PARTS: &[&str] = &["parts"];
 pub const REQUESTS: &[&str] = &["requests"];
 /// Data that another API requires before a part, in its own format: thinking, reasoning.
 pub const PRECEDING: &str = "hookgatePreceding";
+/// Result of a function, or the response in an envelope.
+pub const RESPONSE: &[&str] = &["response"];
 /// Index in another API's list from which a content, part or declaration was read.
 pub const SOURCE: &str = "hookgateSource";
 pub const SYSTEM_INSTRUCTION: &[&str] = &["systemInstruction", "system_instruction"];

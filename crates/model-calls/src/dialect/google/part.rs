@@ -9,12 +9,11 @@ use crate::dialect::{
     document::{Document, to_document},
     error::Result,
     google::fields::{
-        CALLER, FUNCTION_CALL, IS_REFUSAL, PARTIAL_ARGS, PRECEDING, SOURCE, TOOLSET_NAME,
-        WILL_CONTINUE,
+        ARGUMENTS, CALLER, FUNCTION_CALL, IS_REFUSAL, PARTIAL_ARGS, PRECEDING, SOURCE,
+        TOOLSET_NAME, WILL_CONTINUE,
     },
 };
 
-const ARGUMENTS: &[&str] = &["args"];
 /// Value of [`IS_REFUSAL`] of a refusal that follows another answer.
 const NEXT_REFUSAL: &str = "next";
 pub const TEXT: &[&str] = &["text"];

@@ -7,7 +7,7 @@ use crate::dialect::{
     method::{
         Access::{ByName, Open, Socket},
         Api, MethodSpec,
-        Operation::{CountTokens, CreateCache, Embed, Generate, Other, UseCache},
+        Operation::{BatchEmbed, CountTokens, CreateCache, Embed, Generate, Other, UseCache},
         method_table,
     },
 };
@@ -17,10 +17,12 @@ method_table! { Vertex:
     POST "/{version}/projects/{project}/locations/{location}/publishers/google/models/{model}:streamGenerateContent" "publishers.models.streamGenerateContent" STREAM, Open;
     POST "/{version}/projects/{project}/locations/{location}/publishers/google/models/{model}:countTokens" "publishers.models.countTokens" CountTokens, Open;
     POST "/{version}/projects/{project}/locations/{location}/publishers/google/models/{model}:embedContent" "publishers.models.embedContent" Embed, Open;
+    POST "/{version}/projects/{project}/locations/{location}/publishers/google/models/{model}:batchEmbedContents" "publishers.models.batchEmbedContents" BatchEmbed, Open;
     POST "/{version}/publishers/google/models/{model}:generateContent" "publishers.models.generateContent" Generate, Open;
     POST "/{version}/publishers/google/models/{model}:streamGenerateContent" "publishers.models.streamGenerateContent" STREAM, Open;
     POST "/{version}/publishers/google/models/{model}:countTokens" "publishers.models.countTokens" CountTokens, Open;
     POST "/{version}/publishers/google/models/{model}:embedContent" "publishers.models.embedContent" Embed, Open;
+    POST "/{version}/publishers/google/models/{model}:batchEmbedContents" "publishers.models.batchEmbedContents" BatchEmbed, Open;
     GET "/{version}/publishers/google/models" "publishers.models.list" Other, Open;
     GET "/{version}/publishers/google/models/{model}" "publishers.models.get" Other, Open;
     GET "/{version}/projects/{project}/locations/{location}/publishers/google/models/{model}" "publishers.models.get" Other, Open;

@@ -10,12 +10,11 @@ use crate::dialect::{
     google::{
         canonical_items::ContentItems,
         content::Content,
-        fields::{FUNCTION_CALL, FUNCTION_RESPONSE, SOURCE},
+        fields::{FUNCTION_CALL, FUNCTION_RESPONSE, RESPONSE, SOURCE},
         part::Part,
     },
 };
 
-const RESPONSE: &[&str] = &["response"];
 const SIGNATURE: &[&str] = &["thoughtSignature", "thought_signature"];
 
 /// The edits of one content. Part indexes are those of the unedited content.

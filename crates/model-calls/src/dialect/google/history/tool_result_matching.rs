@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::dialect::{
     error::Result,
     google::{
-        fields::{FUNCTION_CALL, FUNCTION_RESPONSE, TOOLSET_NAME},
+        fields::{ARGUMENTS, FUNCTION_CALL, FUNCTION_RESPONSE, RESPONSE, TOOLSET_NAME},
         part::Part,
     },
 };
@@ -50,7 +50,7 @@ impl PrecedingCalls {
                 continue;
             };
             let name = call.string(&["name"])?.unwrap_or_default();
-            let args = call.get(&["args"])?.unwrap_or_default();
+            let args = call.get(ARGUMENTS)?.unwrap_or_default();
             if let Some(id) = call.string(&["id"])? {
                 calls.by_id.insert((name.clone(), id), args.clone());
             }
@@ -74,7 +74,7 @@ impl PrecedingCalls {
         Ok(Some(ToolResult {
             args: by_id.or(in_order).cloned().unwrap_or_default(),
             toolset: result.string(TOOLSET_NAME)?,
-            response: result.get(&["response"])?.unwrap_or_default(),
+            response: result.get(RESPONSE)?.unwrap_or_default(),
             media: match result.get(&["parts"])? {
                 Some(Value::Array(media)) => media,
                 Some(_) | None => Vec::new(),

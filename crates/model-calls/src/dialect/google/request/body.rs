@@ -1,5 +1,7 @@
 //! The parts of a request body that hold a conversation, and edits for asking the model again.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 
 use crate::dialect::{
@@ -9,7 +11,7 @@ use crate::dialect::{
     google::{
         content::Content,
         contents::Contents,
-        fields::{CONTENT, CONTENTS, REQUESTS, WRAPPED_REQUEST},
+        fields::{CONTENT, CONTENTS, CONTINUATION_TOKEN, REQUESTS, WRAPPED_REQUEST},
         part::Part,
     },
     method::Operation,
@@ -29,6 +31,16 @@ pub fn counted_request(call: &Call, document: &Document) -> Result<Option<Docume
         return Err(DialectError::Ambiguous("contents".to_owned()));
     }
     Ok(inner)
+}
+
+/// Returns the request that holds the contents of a call: the one that it wraps, or its body.
+///
+/// # Errors
+///
+/// Fails like [`counted_request`].
+pub fn inner_request<'a>(call: &Call, document: &'a Document) -> Result<Cow<'a, Document>> {
+    let counted = counted_request(call, document)?;
+    Ok(counted.map_or(Cow::Borrowed(document), Cow::Owned))
 }
 
 /// Returns the requests of which each embeds one content; `None` if the call embeds none.
@@ -59,7 +71,8 @@ pub fn read_contents(call: &Call, document: &Document) -> Result<Contents> {
     Contents::read(contents(call, document)?)
 }
 
-/// Replaces all contents by texts of the user. gemini-cli's introduction is kept.
+/// Replaces all contents by texts of the user. gemini-cli's introduction is kept. The request
+/// continues no earlier answer then.
 pub fn replace_contents(document: &mut Document, texts: &[&str]) -> Result<()> {
     let contents = repeated_json(document, CONTENTS)?.unwrap_or_default();
     let first = contents.into_iter().next().map(Content::from_bytes);
@@ -69,12 +82,14 @@ pub fn replace_contents(document: &mut Document, texts: &[&str]) -> Result<()> {
     let new = texts.iter().map(|text| Part::from_text(text));
     let parts: Vec<Part> = kept.chain(new).collect::<Result<_, _>>()?;
     let content = Content::new("user", parts)?;
+    document.remove(CONTINUATION_TOKEN)?;
     document.set_children(CONTENTS, [&content.document])
 }
 
-/// Appends contents to those of a request.
+/// Appends contents to those of a request, which continues no earlier answer then.
 pub fn append_contents(document: &mut Document, contents: &[Bytes]) -> Result<()> {
     let mut all = repeated_json(document, CONTENTS)?.unwrap_or_default();
     all.extend_from_slice(contents);
+    document.remove(CONTINUATION_TOKEN)?;
     document.set_bytes(CONTENTS, write_array(all))
 }

@@ -7,16 +7,17 @@ use crate::{
         api_dialect::OpenedRequest,
         call::Call,
         content_form::refuse_private_fields,
-        document::{Document, check_length, required_child},
+        document::{Document, check_length, is_set, required_child},
         error::{DialectError, Result, field_error},
         google::{
             fields::{
-                CACHED_CONTENT, CONTENT, CONTENTS, GENERATION_CONFIG, MODEL, REQUESTS,
-                SYSTEM_INSTRUCTION, TOOL_CONFIG, TOOLS, WRAPPED_REQUEST,
+                CACHED_CONTENT, CONTENT, CONTENTS, CONTINUATION_TOKEN, GENERATION_CONFIG, MODEL,
+                REQUESTS, SYSTEM_INSTRUCTION, TOOL_CONFIG, TOOLS, WRAPPED_REQUEST,
             },
             request::model::{check_model, rename_model},
         },
         method::Operation,
+        request_field::RequestField,
     },
     model::ModelName,
 };
@@ -24,10 +25,11 @@ use crate::{
 const REQUEST: &[&str] = &["request"];
 const SESSION: &[&str] = &["session_id", "sessionId"];
 
-/// Fields that a model reads and hooks see. They are refused in the envelope.
+/// Fields that a model reads and hookgate inspects. They are refused in the envelope.
 const INNER_FIELDS: &[&[&str]] = &[
     CONTENTS,
     CACHED_CONTENT,
+    CONTINUATION_TOKEN,
     SYSTEM_INSTRUCTION,
     TOOLS,
     TOOL_CONFIG,
@@ -41,7 +43,7 @@ pub fn open_bare(call: &mut Call, body: Document) -> Result<OpenedRequest> {
         call.model = Some(read_model(call, &body)?.ok_or_else(invalid_model)?);
     }
     check_model(call, &body)?;
-    check_form(&body)?;
+    check_form(call, &body)?;
     Ok(OpenedRequest {
         form: body,
         original: None,
@@ -62,13 +64,18 @@ pub fn open_wrapped(call: &mut Call, body: Document) -> Result<OpenedRequest> {
     };
     call.model = Some(model.ok_or_else(invalid_model)?);
     check_model(call, &document)?;
-    check_form(&document)?;
+    check_form(call, &document)?;
     Ok(OpenedRequest::from_body(call, document, body))
 }
 
-/// Refuses a request with fields of hookgate's own, or with too many contents or parts.
-fn check_form(request: &Document) -> Result<()> {
+/// Refuses a request with fields of hookgate's own, with a token that the config does not allow,
+/// or with too many contents or parts.
+fn check_form(call: &Call, request: &Document) -> Result<()> {
     refuse_private_fields(request)?;
+    if is_set(request, CONTINUATION_TOKEN)? {
+        let (allowed, api) = (call.allowed_fields, call.method.api);
+        allowed.check(api, RequestField::Continuation)?;
+    }
     check_length(request, REQUESTS, 4)?;
     let wrapped = request.child(WRAPPED_REQUEST)?;
     for request in [Some(request), wrapped.as_ref()].into_iter().flatten() {

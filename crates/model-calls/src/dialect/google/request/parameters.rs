@@ -6,7 +6,7 @@ use crate::dialect::{
     call::Call,
     document::Document,
     error::{Result, field_error},
-    google::{fields::GENERATION_CONFIG, request::body::counted_request},
+    google::{fields::GENERATION_CONFIG, request::body::inner_request},
 };
 
 /// Generation parameters in the stable form, by their spellings. The first is their name.
@@ -33,8 +33,7 @@ pub fn spellings(name: &str) -> Option<[&'static str; 2]> {
 
 /// Returns the generation parameters of the stable form, in camelCase.
 pub fn generation_parameters(call: &Call, document: &Document) -> Result<Map<String, Value>> {
-    let inner = counted_request(call, document)?;
-    read_parameters(inner.as_ref().unwrap_or(document))
+    read_parameters(&inner_request(call, document)?)
 }
 
 pub fn read_parameters(document: &Document) -> Result<Map<String, Value>> {

@@ -14,7 +14,7 @@ use crate::{
                 TOOL_CONFIG, TOOLS, WRAPPED_REQUEST,
             },
             request::{
-                body::{contents, counted_request, embeddings, read_contents},
+                body::{contents, embeddings, inner_request, read_contents},
                 model::check_model,
                 parameters::{read_integer, read_parameters},
                 system_instruction::read_system_instruction,
@@ -24,6 +24,9 @@ use crate::{
     },
     model::{LlmRequest, ToolConfig},
 };
+
+const EMBEDDING_CONFIG: &[&str] = &["embedContentConfig", "embed_content_config"];
+const TITLE: &[&str] = &["title"];
 
 /// Amount of detail in the messages of the stable form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,10 +85,9 @@ pub enum ResponseFormat {
 /// Fails if a field that hooks see has the wrong type or is ambiguous.
 pub fn read_stable_form(call: &Call, document: &Document, detail: Detail) -> Result<LlmRequest> {
     check_model(call, document)?;
-    let inner = counted_request(call, document)?;
-    let inner = inner.as_ref().unwrap_or(document);
+    let inner = inner_request(call, document)?;
     let tool_config = inner.get(TOOL_CONFIG)?;
-    let contents = read_contents(call, inner)?;
+    let contents = read_contents(call, &inner)?;
     Ok(LlmRequest {
         model: call.model_name().to_owned(),
         messages: contents.messages(),
@@ -94,9 +96,9 @@ pub fn read_stable_form(call: &Call, document: &Document, detail: Detail) -> Res
             Detail::Texts => Vec::new(),
             Detail::Whole => contents.whole(),
         },
-        config: read_parameters(inner)?,
+        config: read_parameters(&inner)?,
         tool_config: tool_config.as_ref().and_then(ToolConfig::read),
-        system: read_system_instruction(inner)?,
+        system: read_system_instruction(&inner)?,
     })
 }
 
@@ -127,27 +129,25 @@ pub fn new_prompt(call: &Call, document: &Document) -> Result<Vec<String>> {
         let texts: Vec<_> = texts.collect::<Result<_, _>>()?;
         return Ok(texts.concat());
     }
-    let inner = counted_request(call, document)?;
-    let contents = read_contents(call, inner.as_ref().unwrap_or(document))?;
-    contents.new_prompt()
+    read_contents(call, &inner_request(call, document)?)?.new_prompt()
 }
 
 fn embedded_texts(document: &Document) -> Result<Vec<String>> {
     let content = document.child(CONTENT)?.map(Content::read).transpose()?;
     let parts = content.into_iter().flat_map(|content| content.parts);
-    let title = document.string(&["title"])?;
+    let config = document.child(EMBEDDING_CONFIG)?.unwrap_or_default();
+    let titles = [document.string(TITLE)?, config.string(TITLE)?];
     let texts = parts.filter_map(|part| part.text);
-    Ok(title.into_iter().chain(texts).collect())
+    Ok(titles.into_iter().flatten().chain(texts).collect())
 }
 
 /// Returns facts about a request for conditions.
 pub fn summarize_request(call: &Call, document: &Document) -> Result<RequestSummary> {
-    let inner = counted_request(call, document)?;
-    let document = inner.as_ref().unwrap_or(document);
+    let inner = inner_request(call, document)?;
     Ok(RequestSummary {
-        contents: contents(call, document)?.len(),
-        functions: declared_functions(document)?,
-        max_output_tokens: read_integer(&read_parameters(document)?, "maxOutputTokens")?,
+        contents: contents(call, &inner)?.len(),
+        functions: declared_functions(&inner)?,
+        max_output_tokens: read_integer(&read_parameters(&inner)?, "maxOutputTokens")?,
     })
 }
 

@@ -16,7 +16,7 @@ use crate::dialect::{
 pub const CALLING_CONFIG: &[&str] = &["functionCallingConfig", "function_calling_config"];
 /// Built-in tool whose functions the agent runs. Their calls do not name it.
 pub const COMPUTER_USE: &str = "computerUse";
-const ALLOWED_NAMES: &[&str] = &["allowedFunctionNames", "allowed_function_names"];
+pub const ALLOWED_NAMES: &[&str] = &["allowedFunctionNames", "allowed_function_names"];
 
 /// A tool that a request offers to the model.
 #[derive(Debug)]

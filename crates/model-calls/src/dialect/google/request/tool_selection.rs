@@ -4,13 +4,14 @@ use serde_json::json;
 
 use crate::{
     dialect::{
-        document::Document,
+        document::{Document, set_or_remove},
         error::Result,
         google::{
             fields::{CACHED_CONTENT, TOOL_CONFIG},
             part::FunctionCall,
             request::tool_declarations::{
-                CALLING_CONFIG, COMPUTER_USE, OfferedTool, keep_declarations, offered_functions,
+                ALLOWED_NAMES, CALLING_CONFIG, COMPUTER_USE, OfferedTool, keep_declarations,
+                offered_functions,
             },
         },
     },
@@ -101,14 +102,8 @@ pub fn write_tool_selection(
     };
     // The API accepts names with mode `ANY` only, and not those of computer use.
     let is_listed = mode == Mode::Any && !names.is_empty() && accepts_names(&declared, &names);
-    let calling = if is_listed {
-        json!({ "mode": mode, "allowedFunctionNames": names })
-    } else {
-        json!({ "mode": mode })
-    };
-    let mut config = document.child(TOOL_CONFIG)?.unwrap_or_default();
-    config.set(CALLING_CONFIG, &calling)?;
-    document.set_child(TOOL_CONFIG, &config)?;
+    let listed = is_listed.then_some(names.as_slice());
+    write_calling_config(document, &selection, mode, listed)?;
     if mode != Mode::None && !names.is_empty() && !is_listed {
         let has_members = !names.iter().all(is_declared);
         keep_declarations(document, |function| {
@@ -122,6 +117,27 @@ pub fn write_tool_selection(
     }
     allowed.add(mode, names);
     Ok(Some(allowed))
+}
+
+/// Sets the mode and the names, and keeps other settings. A selection that the request has already
+/// stays as it was sent: hooks do not see every mode, such as `VALIDATED`.
+fn write_calling_config(
+    document: &mut Document,
+    selection: &ToolConfig,
+    mode: FunctionCallingMode,
+    names: Option<&[String]>,
+) -> Result<()> {
+    let mut config = document.child(TOOL_CONFIG)?.unwrap_or_default();
+    let sent = config.get(CALLING_CONFIG)?;
+    let sent = sent.as_ref().and_then(ToolConfig::read);
+    if sent.as_ref() == Some(selection) && selection.mode.unwrap_or_default() == mode {
+        return Ok(());
+    }
+    let mut calling = config.child(CALLING_CONFIG)?.unwrap_or_default();
+    calling.set(&["mode"], &json!(mode))?;
+    set_or_remove(&mut calling, ALLOWED_NAMES, names.map(|names| json!(names)))?;
+    config.set_child(CALLING_CONFIG, &calling)?;
+    document.set_child(TOOL_CONFIG, &config)
 }
 
 /// Returns whether a request may list names: those of declared functions, or of members of a

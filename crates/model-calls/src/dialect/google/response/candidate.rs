@@ -107,7 +107,6 @@ impl CandidateDocument {
 
     /// Returns the stable form.
     pub fn to_model(&self) -> Result<Candidate> {
-        let ratings = self.document.children(SAFETY_RATINGS)?;
         let texts = self.parts().iter();
         let texts = texts.filter_map(|part| Some((part.text.clone()?, part.is_thought)));
         let (parts, thoughts) = texts.unzip();
@@ -119,8 +118,14 @@ impl CandidateDocument {
             },
             finish_reason: self.document.string(FINISH_REASON)?,
             index: self.document.get(INDEX)?,
-            safety_ratings: ratings.as_deref().map(read_ratings).transpose()?,
+            safety_ratings: self.shown_ratings()?,
         })
+    }
+
+    /// Returns the safety ratings as hooks see them: without fields that only Vertex AI has.
+    fn shown_ratings(&self) -> Result<Option<Value>> {
+        let ratings = self.document.children(SAFETY_RATINGS)?;
+        ratings.as_deref().map(read_ratings).transpose()
     }
 
     /// Applies the edits of hooks.
@@ -129,13 +134,18 @@ impl CandidateDocument {
             let parts = replace_texts(self.parts(), texts)?;
             self.set_parts(parts)?;
         }
+        let shown = self.shown_ratings()?;
+        let ratings = mutation.safety_ratings.clone();
         let fields = [
             (
                 FINISH_REASON,
                 mutation.finish_reason.clone().map(Value::String),
             ),
             (INDEX, mutation.index.clone()),
-            (SAFETY_RATINGS, mutation.safety_ratings.clone()),
+            (
+                SAFETY_RATINGS,
+                ratings.filter(|ratings| shown.as_ref() != Some(ratings)),
+            ),
         ];
         for (field, value) in fields {
             if let Some(value) = value {

@@ -11,7 +11,7 @@ use crate::{
         error::{DialectError, Result},
         google::{
             canonical_items::{CanonicalItem, ContentItems, ItemKind},
-            fields::{CANDIDATES, FINISH_REASON, PAUSED},
+            fields::{CANDIDATES, FINISH_REASON, PAUSED, RESPONSE},
             part::Part,
             response::{
                 candidate::{CandidateDocument, INDEX},
@@ -26,7 +26,6 @@ use crate::{
 };
 
 const MODEL_VERSION: &[&str] = &["modelVersion", "model_version"];
-const RESPONSE: &[&str] = &["response"];
 
 const TOTAL_TOKENS: &[&str] = &["totalTokenCount", "total_token_count"];
 pub const USAGE: &[&str] = &["usageMetadata", "usage_metadata"];
@@ -296,9 +295,10 @@ impl ResponseDocument {
         self.finishes_with("STOP")
     }
 
-    /// Returns whether the model continues the answer when the agent has sent it back.
+    /// Returns whether the model continues the answer when the agent has sent it back, or a token
+    /// for it.
     pub fn is_paused(&self) -> Result<bool> {
-        self.finishes_with(PAUSED)
+        Ok(self.finishes_with(PAUSED)? || self.finishes_with("CONTINUATION")?)
     }
 
     fn finishes_with(&self, reason: &str) -> Result<bool> {

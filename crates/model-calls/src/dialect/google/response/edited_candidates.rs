@@ -7,7 +7,7 @@ use crate::{
         document::Document,
         error::Result,
         google::{
-            fields::LOGPROBS_RESULT,
+            fields::LOGPROBS,
             response::{candidate::CandidateDocument, document::ResponseDocument},
         },
     },
@@ -16,7 +16,7 @@ use crate::{
 
 /// Fields of a candidate that repeat its text, or refer to places in it.
 const COPIES: [&[&str]; 3] = [
-    &[LOGPROBS_RESULT, "logprobs_result"],
+    LOGPROBS,
     &["avgLogprobs", "avg_logprobs"],
     &["citationMetadata", "citation_metadata"],
 ];

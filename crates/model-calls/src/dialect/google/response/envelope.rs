@@ -5,10 +5,8 @@ use bytes::Bytes;
 use crate::dialect::{
     document::Document,
     error::{DialectError, Result},
-    google::fields::CANDIDATES,
+    google::fields::{CANDIDATES, RESPONSE},
 };
-
-const RESPONSE: &[&str] = &["response"];
 
 /// Fields of an envelope that hold no text, or are edited otherwise.
 pub const ENVELOPE_FIELDS: &[&str] = &["response", "traceId", "trace_id"];

@@ -9,7 +9,7 @@ use crate::dialect::{
     document::Document,
     error::Result,
     google::{
-        fields::{CONTENT, FUNCTION_CALL, LOGPROBS_RESULT, PARTIAL_ARGS, WILL_CONTINUE},
+        fields::{CONTENT, FUNCTION_CALL, LOGPROBS, PARTIAL_ARGS, WILL_CONTINUE},
         part::Part,
         part_text::{NAME_FIELDS, edit_fields, edit_other_fields},
         response::{
@@ -21,7 +21,6 @@ use crate::dialect::{
     text_edit::{ResponseTextEditor, TextChannel, TextEnd, TextKind, TextRest, TextStream},
 };
 
-const LOGPROBS: &[&str] = &[LOGPROBS_RESULT, "logprobs_result"];
 const JSON_PATH: &[&str] = &["jsonPath", "json_path"];
 const STRING_VALUE: &[&str] = &["stringValue", "string_value"];
 const NUMBER_VALUE: &[&str] = &["numberValue", "number_value"];
