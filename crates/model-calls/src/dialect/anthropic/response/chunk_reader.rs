@@ -58,7 +58,7 @@ pub struct MessageReader {
 
 impl ReadChunks for MessageReader {
     fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>> {
-        if *data == *b"[DONE]" || self.has_failed {
+        if self.has_failed {
             return Ok(None);
         }
         if let Some(chunk) = self.read_alike(&data) {
