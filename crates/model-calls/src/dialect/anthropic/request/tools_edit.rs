@@ -58,15 +58,20 @@ impl<'a> ToolsEdit<'a> {
             choice: (choice != old).then_some(choice),
             ..Self::default()
         };
+        edit.add_tools(declared, &withheld);
+        Ok(edit)
+    }
+
+    /// Adds the declared tools, of which those with the numbers are `withheld`.
+    fn add_tools(&mut self, declared: &'a [DeclaredTool], withheld: &BTreeSet<usize>) {
         for (number, tool) in declared.iter().enumerate() {
             if withheld.contains(&number) {
-                edit.withheld.insert(tool.place);
-                edit.withheld_names.insert(&tool.name);
+                self.withheld.insert(tool.place);
+                self.withheld_names.insert(&tool.name);
             } else {
-                edit.kept_names.insert(&tool.name);
+                self.kept_names.insert(&tool.name);
             }
         }
-        Ok(edit)
     }
 
     /// Writes the edit to the body, and to the messages that declare tools.
