@@ -15,7 +15,7 @@ use crate::{
 const BODY_BYTES: usize = 512 * 1024;
 
 /// Time for one of the largest requests. In quadratic time, each would take minutes.
-const LARGE_REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
+const LARGE_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A comma-separated list of numbered items, `BODY_BYTES` long.
 fn numbered_list(item: fn(usize) -> String) -> String {
