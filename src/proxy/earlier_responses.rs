@@ -6,7 +6,7 @@ use bytes::Bytes;
 use super::{reply, request_context::RequestContext, response_filter::chunk_source::read_unedited};
 use crate::{
     config::CompactionMode,
-    dialect::{Api, Call, ContentReference, DialectError, Document, RequestField},
+    dialect::{Api, Call, ContentReference, DialectError, Document, Operation, RequestField},
     error::{ApiError, ErrorReason},
     event::EventName,
     state::{MAX_TTL, Snapshot, content_name},
@@ -28,7 +28,11 @@ const STORED_RESPONSE_METHODS: [&str; 4] = [
 ];
 
 /// Returns whether responses to a call are recorded, so that later requests may refer to them.
+/// Embeddings refer to none, and their input may be a list of texts.
 pub(super) fn are_recorded(call: &Call, snapshot: &Snapshot) -> bool {
+    if matches!(call.operation, Operation::Embed | Operation::BatchEmbed) {
+        return false;
+    }
     let continues = call.allowed_fields.contains(RequestField::PreviousResponse);
     continues
         || snapshot.config.coverage.compaction == CompactionMode::Known

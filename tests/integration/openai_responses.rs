@@ -559,6 +559,25 @@ async fn embedding_input_is_masked_and_token_input_is_refused() {
 }
 
 #[tokio::test]
+async fn a_completion_of_a_tensor_is_refused() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: redact, detect: [email] }]\ncoverage: { allow: [completions.create] }\n";
+    let gateway = gateway(&upstream, config).await;
+    for prompt in [json!("x"), json!(["x"])] {
+        let body = json!({ "model": "m", "prompt": prompt, "prompt_embeds": "UEsDBA==" });
+
+        let answer = gateway
+            .agent()
+            .post("/v1/completions", body.to_string())
+            .await;
+
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        assert!(answer.text().contains("prompt_embeds"), "{}", answer.text());
+    }
+    assert!(upstream.requests().is_empty());
+}
+
+#[tokio::test]
 async fn prompts_with_the_same_cache_key_share_a_session() {
     let upstream = Upstream::mock().await;
     let hooks = hook::config(&[("BeforeAgent", hook::command("see", "cat > seen.json"))]);

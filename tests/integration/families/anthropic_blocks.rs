@@ -421,6 +421,71 @@ async fn an_error_in_answer_to_a_stream_is_an_event() {
     assert_eq!(events, [("error".to_owned(), error.to_string())]);
 }
 
+/// Streams one block to an agent. Returns its events as the agent receives them.
+async fn streamed(config: &str, block: &Value, deltas: &[Value]) -> Vec<Value> {
+    let message = json!({ "id": "m", "type": "message", "role": "assistant", "model": "m",
+        "content": [], "stop_reason": null, "usage": { "input_tokens": 1, "output_tokens": 1 } });
+    let mut events = vec![json!({ "type": "message_start", "message": message })];
+    events.extend(block_events(0, block, deltas));
+    events.extend([
+        json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" },
+            "usage": { "output_tokens": 2 } }),
+        json!({ "type": "message_stop" }),
+    ]);
+    let named = |event: &Value| {
+        let name = event["type"].as_str().unwrap();
+        format!("event: {name}\ndata: {event}\n\n")
+    };
+    let stream: String = events.iter().map(named).collect();
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", stream.clone())).await;
+    let gateway = FAMILY.gateway(&upstream, config).await;
+    let answer = FAMILY.ask(&gateway, true, &[Turn::User("hi")]).await;
+    let received = family::events(&answer).into_iter();
+    let received = received.filter(|(name, _)| name.starts_with("content_block"));
+    received
+        .map(|(_, data)| serde_json::from_str(&data).unwrap())
+        .collect()
+}
+
+fn input_delta(json: &str) -> Value {
+    json!({ "type": "input_json_delta", "partial_json": json })
+}
+
+#[tokio::test]
+async fn edited_arguments_are_not_in_the_start_of_their_block() {
+    let output = json!({ "hookSpecificOutput": { "tool_input": { "x": "edited" } } });
+    let hooks = hook::config(&[("BeforeTool", hook::printing("edit", &output))]);
+    for (config, kind, edited) in [
+        (&*hooks, "tool_use", "edited"),
+        (REDACT, "tool_use", "[REDACTED:aws_key]"),
+        (REDACT, "server_tool_use", "[REDACTED:aws_key]"),
+        (REDACT, "mcp_tool_use", "[REDACTED:aws_key]"),
+    ] {
+        let input = json!({ "x": SECRET });
+        let block =
+            |input: &Value| json!({ "type": kind, "id": "t", "name": "look", "input": input });
+        let pieces = [input_delta(&input.to_string())];
+        for deltas in [&pieces[..0], &pieces[..]] {
+            let received = streamed(config, &block(&input), deltas).await;
+
+            let edited = input_delta(&json!({ "x": edited }).to_string());
+            let expected = block_events(0, &block(&json!({})), &[edited]);
+            assert_eq!(received, expected, "{kind}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn masked_arguments_that_are_cut_off_remain_as_they_are() {
+    let block = json!({ "type": "tool_use", "id": "t", "name": "look", "input": {} });
+    let cut = |secret: &str| input_delta(&format!("{{\"x\":\"key {secret}, th"));
+
+    let received = streamed(REDACT, &block, &[cut(SECRET)]).await;
+
+    let expected = block_events(0, &block, &[cut("[REDACTED:aws_key]")]);
+    assert_eq!(received, expected);
+}
+
 fn tool_reference(name: &str) -> Value {
     json!({ "type": "tool_reference", "tool_name": name })
 }

@@ -119,3 +119,25 @@ async fn an_empty_stream_behind_a_denied_call_breaks_the_stream() {
         assert_eq!(upstream.requests().len(), 2, "{family:?}");
     }
 }
+
+#[tokio::test]
+async fn a_stream_whose_end_is_repeated_without_bound_is_broken() {
+    let events = Family::Anthropic.events(&[Part::text(&["hello"])]);
+    let usage = json!({ "output_tokens": 1, "note": "x".repeat(1024 * 1024) });
+    let delta = json!({ "type": "message_delta", "delta": {}, "usage": usage });
+    let repeated = format!("event: message_delta\ndata: {delta}\n\n").repeat(20);
+    let (head, end) = events.split_once("event: message_delta").unwrap();
+    let events = format!("{head}{repeated}event: message_delta{end}");
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", events.clone())).await;
+    let config = "policies: [{ policy: tool_guard, deny: [rm] }]\n";
+    let gateway = Family::Anthropic.gateway(&upstream, config).await;
+    let agent = gateway.agent().sending("anthropic-version", "2023-06-01");
+    let body = Family::Anthropic.request(true, &[Turn::User("hi")]);
+
+    let mut response = agent.open("/v1/messages", body.to_string()).await;
+
+    let (received, end) = read_to_end(&mut response).await;
+    assert_eq!(end, End::Broken);
+    assert!(received.contains("hello"));
+    assert!(!received.contains("message_delta"));
+}

@@ -335,3 +335,26 @@ fn check_warns_about_names_that_need_stored_responses_if_none_are_stored() {
     assert!(stderr.contains(expected), "{stderr}");
     assert_eq!(stderr.matches("warning").count(), 1, "{stderr}");
 }
+
+#[tokio::test]
+async fn a_list_of_texts_to_embed_or_moderate_is_no_reference() {
+    for setting in [
+        "allow: [responses.state]",
+        "allow: [responses.retrieve]",
+        "compaction: known",
+    ] {
+        let upstream = Upstream::answering(&json!({ "data": [] })).await;
+        let config = format!("{TWO_CALLERS}{REDACT}coverage: {{ {setting} }}\n");
+        let gateway = Family::Responses.gateway(&upstream, &config).await;
+        let [agent, _] = callers(&gateway);
+        let body = json!({ "model": "m", "input": ["a", "b"] }).to_string();
+
+        for path in ["/v1/embeddings", "/v1/moderations"] {
+            let answer = agent.post(path, body.clone()).await;
+
+            assert_eq!(answer.status, 200, "{setting}, {path}: {}", answer.text());
+        }
+        let asked = upstream.requests();
+        assert!(asked.iter().all(|asked| asked.body == body));
+    }
+}

@@ -244,6 +244,117 @@ async fn a_call_behind_a_denied_one_keeps_its_signature() {
     assert_eq!(signature, "ls-sig");
 }
 
+/// A piece of a message that thinks, with copies of the thought as LiteLLM sends them.
+fn thinking(text: &str, signature: &str) -> Value {
+    let block = json!({ "type": "thinking", "thinking": text, "signature": signature });
+    json!({ "reasoning_content": text, "thinking_blocks": [block] })
+}
+
+/// A model behind LiteLLM that thinks twice and calls `rm`, until it has results.
+async fn thinking_model() -> Upstream {
+    let call = json!({ "index": 0, "id": "c", "type": "function",
+        "function": { "name": "rm", "arguments": "{}" } });
+    let pieces = [
+        thinking("Let ", ""),
+        thinking("me", ""),
+        thinking("", "S1"),
+        thinking("Now", ""),
+        thinking("", "S2"),
+        json!({ "tool_calls": [call] }),
+    ];
+    let blocks = json!([
+        { "type": "thinking", "thinking": "Let me", "signature": "S1" },
+        { "type": "thinking", "thinking": "Now", "signature": "S2" },
+    ]);
+    let whole = json!({ "role": "assistant", "content": null, "reasoning_content": "Let meNow",
+        "thinking_blocks": blocks, "tool_calls": [call] });
+    let body = |part: &str, message: &Value, reason: Value| {
+        let object = if part == "delta" {
+            "chat.completion.chunk"
+        } else {
+            "chat.completion"
+        };
+        let choice = json!({ "index": 0, part: message, "finish_reason": reason });
+        json!({ "id": "1", "object": object, "choices": [choice] })
+    };
+    let event = |event: &Value| format!("data: {event}\n\n");
+    let mut stream: Vec<Value> = pieces
+        .iter()
+        .map(|piece| body("delta", piece, Value::Null))
+        .collect();
+    stream.push(body("delta", &json!({}), "tool_calls".into()));
+    let stream: String = stream.iter().map(event).collect();
+    let done = json!({ "role": "assistant", "content": "done" });
+    let answers = [
+        body("message", &whole, "tool_calls".into()).to_string(),
+        stream + "data: [DONE]\n\n",
+        body("message", &done, "stop".into()).to_string(),
+        event(&body("delta", &done, "stop".into())) + "data: [DONE]\n\n",
+    ];
+    Upstream::with(move |asked: ReceivedRequest| {
+        let request = asked.json();
+        let is_stream = request["stream"] == true;
+        let is_last = request["messages"].as_array().unwrap().len() > 1;
+        let answer = answers[usize::from(is_stream) + 2 * usize::from(is_last)].clone();
+        let kind = if is_stream {
+            "text/event-stream"
+        } else {
+            "application/json"
+        };
+        respond(200, kind, answer)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn blocks_of_thoughts_are_in_front_of_a_denied_call() {
+    let upstream = thinking_model().await;
+    let gate = gateway(&upstream, &hook_denying("rm")).await;
+    for form in FORMS {
+        let answer = ask(&gate, form, &with_tools("go")).await;
+
+        assert_eq!(text(form, &answer), "done", "{form:?}");
+        let asked = upstream.requests().pop().unwrap().json();
+        let step = &asked["messages"][1];
+        assert_eq!(step["reasoning_content"], "Let meNow", "{form:?}");
+        let expected = json!([
+            { "type": "thinking", "thinking": "Let me", "signature": "S1" },
+            { "type": "thinking", "thinking": "Now", "signature": "S2" },
+        ]);
+        assert_eq!(step["thinking_blocks"], expected, "{form:?}");
+        assert_eq!(step["tool_calls"][0]["function"]["name"], "rm");
+    }
+}
+
+#[tokio::test]
+async fn a_call_behind_a_denied_one_keeps_the_blocks_of_its_thought() {
+    let upstream = Upstream::with(|asked: ReceivedRequest| {
+        let is_first = asked.json()["messages"].as_array().unwrap().len() == 1;
+        let name = if is_first { "rm" } else { "ls" };
+        let mut message = thinking(name, "S");
+        message["role"] = "assistant".into();
+        message["content"] = if is_first {
+            "first".into()
+        } else {
+            Value::Null
+        };
+        message["tool_calls"] = json!([{ "id": name, "type": "function",
+            "function": { "name": name, "arguments": "{}" } }]);
+        let choice = json!({ "index": 0, "message": message, "finish_reason": "tool_calls" });
+        let body = json!({ "id": "1", "object": "chat.completion", "choices": [choice] });
+        respond(200, "application/json", body.to_string())
+    })
+    .await;
+    let gate = gateway(&upstream, &hook_denying("rm")).await;
+
+    let answer = ask(&gate, Form::Whole, &with_tools("go")).await;
+
+    assert_eq!(calls(Form::Whole, &answer), ["ls"]);
+    let blocks = &answer.json()["choices"][0]["message"]["thinking_blocks"];
+    let block = json!({ "type": "thinking", "thinking": "ls", "signature": "S" });
+    assert_eq!(*blocks, json!([block]));
+}
+
 /// A model that calls `read` and `rm`, each with this id, until it has results.
 async fn model_with_ids(id: Value) -> Upstream {
     Upstream::with(move |asked: ReceivedRequest| {

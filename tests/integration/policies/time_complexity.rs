@@ -1,15 +1,21 @@
 //! Time complexity of policies: adversarial bodies do not take quadratic time.
 
-use std::fmt::Write;
+use std::{fmt::Write, time::Duration};
 
 use serde_json::json;
 use tokio::time::timeout;
 
 use super::MODEL;
-use crate::harness::{TEST_TIMEOUT, TestGateway, Upstream, prompt, respond};
+use crate::{
+    families::family::{Family, Part},
+    harness::{TEST_TIMEOUT, TestGateway, Upstream, prompt, respond},
+};
 
 /// The size of each body. In quadratic time, one would take minutes.
 const BODY_BYTES: usize = 512 * 1024;
+
+/// Time for one of the largest requests. In quadratic time, each would take minutes.
+const LARGE_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A comma-separated list of numbered items, `BODY_BYTES` long.
 fn numbered_list(item: fn(usize) -> String) -> String {
@@ -146,4 +152,97 @@ async fn a_buffered_response_of_many_chunks_does_not_take_quadratic_time() {
     let answer = timeout(TEST_TIMEOUT, agent.stream(MODEL, &prompt("go"))).await;
 
     assert_eq!(answer.unwrap().events().len(), BODY_BYTES / 16);
+}
+
+/// Lists numbered JSON values, separated by commas.
+fn list(count: usize, item: impl Fn(usize) -> String) -> String {
+    (0..count).map(item).collect::<Vec<_>>().join(",")
+}
+
+/// Sends a large request that policies edit. Returns it as it is upstream.
+async fn edited(family: Family, body: String) -> String {
+    let upstream = Upstream::answering(&family.whole(&[Part::text(&["ok"])])).await;
+    let config = "
+policies:
+  - { policy: redact, detect: [email] }
+  - { policy: tool_guard, deny: ['r*'] }
+";
+    let gateway = family.gateway(&upstream, config).await;
+    let answer = timeout(LARGE_REQUEST_TIMEOUT, family.post(&gateway, false, body)).await;
+    let answer = answer.expect("the request takes quadratic time");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    upstream.only_request().body
+}
+
+#[tokio::test]
+async fn an_edit_beside_many_system_messages_does_not_take_quadratic_time() {
+    let system = list(30_000, |_| r#"{"role":"system","content":"s"}"#.to_owned());
+    let user = r#"{"role":"user","content":"ann@example.com"}"#;
+    let body = format!(r#"{{"model":"m","max_tokens":9,"messages":[{user},{system}]}}"#);
+
+    let sent = edited(Family::Anthropic, body).await;
+
+    assert!(sent.contains("[REDACTED:email]"));
+    assert_eq!(sent.matches(r#""system""#).count(), 30_000);
+}
+
+#[tokio::test]
+async fn withholding_many_tools_does_not_take_quadratic_time() {
+    let tools = list(40_000, |_| r#"{"name":"rm"}"#.to_owned());
+    let reference = |_| r#"{"type":"tool_reference","tool_name":"k"}"#.to_owned();
+    let references = list(30_000, reference);
+    let removal = r#"{"type":"tool_removal","tool":{"type":"tool_reference","name":"k"}}"#;
+    let removals = list(40_000, |_| removal.to_owned());
+    let call = r#"{"type":"tool_use","id":"t","name":"look","input":{}}"#;
+    let result = format!(r#"{{"type":"tool_result","tool_use_id":"t","content":[{references}]}}"#);
+    let messages = format!(
+        r#"{{"role":"user","content":"hi"}},{{"role":"assistant","content":[{call}]}},{{"role":"user","content":[{result}]}},{{"role":"system","content":[{removals}]}}"#
+    );
+    let body = format!(
+        r#"{{"model":"m","max_tokens":9,"messages":[{messages}],"tools":[{tools},{{"name":"look"}}]}}"#
+    );
+
+    let sent = edited(Family::Anthropic, body).await;
+
+    assert!(sent.contains(r#""tools":[{"name":"look"}]"#));
+    assert_eq!(sent.matches(r#""tool_removal""#).count(), 40_000);
+}
+
+#[tokio::test]
+async fn withholding_all_tools_beside_many_calls_does_not_take_quadratic_time() {
+    // Long names of the same length, so that each comparison reads them.
+    let tools = list(40_000, |number| {
+        format!(r#"{{"name":"run_{number:0>60}"}}"#)
+    });
+    let calls = list(30_000, |number| {
+        format!(r#"{{"type":"tool_use","id":"{number}","name":"ran_{number:0>60}","input":{{}}}}"#)
+    });
+    let messages = format!(
+        r#"{{"role":"user","content":"hi"}},{{"role":"assistant","content":[{calls}]}},{{"role":"user","content":"on"}}"#
+    );
+    let body =
+        format!(r#"{{"model":"m","max_tokens":9,"messages":[{messages}],"tools":[{tools}]}}"#);
+
+    let sent = edited(Family::Anthropic, body).await;
+
+    assert!(!sent.contains("run_"));
+    assert_eq!(sent.matches("ran_").count(), 30_000);
+}
+
+#[tokio::test]
+async fn withholding_some_of_many_chosen_tools_does_not_take_quadratic_time() {
+    let function =
+        |name: &str, number: usize| format!(r#"{{"type":"function","name":"{name}_{number}"}}"#);
+    let kept = list(30_000, |number| function("look", number));
+    let withheld = list(30_000, |number| function("rm", number));
+    let chosen = format!("{},{kept}", function("rm", 0));
+    let choice = format!(r#"{{"type":"allowed_tools","mode":"auto","tools":[{chosen}]}}"#);
+    let body = format!(
+        r#"{{"model":"m","input":"hi","tool_choice":{choice},"tools":[{kept},{withheld}]}}"#
+    );
+
+    let sent = edited(Family::Responses, body).await;
+
+    assert!(!sent.contains("rm_"));
+    assert_eq!(sent.matches("look_").count(), 60_000);
 }

@@ -21,7 +21,8 @@ const TEXT_PLACE: &[u8] = br#"{"type":"text"}"#;
 /// Fields of a call that its part shows.
 const CALL_FIELDS: &[&str] = &["id", "input", "name", "type"];
 
-/// Appends a piece of thinking. What is beyond the limit belongs to a block that is not kept.
+/// Appends a piece of thinking or of its signature. What is beyond the limit belongs to a block
+/// that is not kept.
 pub fn append_thinking(text: &mut String, piece: &str) {
     if text.len() <= MAX_BYTES {
         text.push_str(piece);

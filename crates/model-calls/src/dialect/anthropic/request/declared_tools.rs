@@ -24,7 +24,7 @@ const CLIENT_TYPES: [&str; 4] = ["bash_", "text_editor_", "memory_", "computer_2
 const TOOLSETS: [&str; 2] = ["browser", "computer"];
 
 /// Position of a declaration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ToolPlace {
     /// Index in the list `tools`.
     Tools(usize),

@@ -103,21 +103,23 @@ pub fn read_messages(body: &Document) -> Result<Vec<InputMessage>> {
 pub struct CalledTools {
     /// Names by the ids of the calls.
     names: HashMap<String, String>,
-    toolsets: HashSet<String>,
+    /// Names of all called tools and of their toolsets.
+    called: HashSet<String>,
 }
 
 impl CalledTools {
     pub fn read(messages: &[InputMessage]) -> Result<Self> {
-        let mut called = Self::default();
+        let mut tools = Self::default();
         for block in messages.iter().flat_map(|message| &message.blocks) {
             let is_call = block.string(TYPE)?.as_deref() == Some("tool_use");
             if is_call && let Some(id) = block.string(ID)? {
                 let name = block.string(NAME)?.unwrap_or_default();
-                called.names.insert(id, name);
-                called.toolsets.extend(block.string(TOOLSET)?);
+                tools.called.insert(name.clone());
+                tools.called.extend(block.string(TOOLSET)?);
+                tools.names.insert(id, name);
             }
         }
-        Ok(called)
+        Ok(tools)
     }
 
     /// Returns the name of a called tool; empty if the call is unknown.
@@ -127,6 +129,6 @@ impl CalledTools {
 
     /// Returns whether a tool, or one of a toolset, was called.
     pub fn contains(&self, tool: &str) -> bool {
-        self.names.values().any(|name| name == tool) || self.toolsets.contains(tool)
+        self.called.contains(tool)
     }
 }

@@ -90,12 +90,12 @@ impl SystemPrompts {
     ) -> Result<()> {
         let after = parts_in(form, SYSTEM_INSTRUCTION)?;
         self.write_field(body, &after)?;
-        for (index, first) in &self.messages {
+        let kept = self.parts_of_messages(&after)?;
+        for ((index, first), kept) in self.messages.iter().zip(kept) {
             let Some(message) = messages.get(*index) else {
                 continue;
             };
             let own = self.numbered(*first, message.blocks.len())?;
-            let kept = belonging(&after, *first, message.blocks.len())?;
             let own_blocks: Vec<Bytes> = message.blocks.iter().map(Document::to_bytes).collect();
             if let Some(original) = originals.get_mut(*index)
                 && let Some(blocks) = edited(&own_blocks, &own, &kept)?
@@ -120,16 +120,26 @@ impl SystemPrompts {
             Some(blocks) => body.set_bytes(SYSTEM, write_blocks(blocks, self.is_text)?),
         }
     }
-}
 
-/// Returns those of `parts` that belong to `count` blocks from `first` on, numbered from zero.
-fn belonging(parts: &[Document], first: usize, count: usize) -> Result<Vec<Document>> {
-    let own = parts.iter().filter_map(|part| {
-        let number = source_of(part)?.checked_sub(first)?;
-        (number < count).then_some((part, number))
-    });
-    let own = own.map(|(part, number)| Document::from_checked(with_source(part.clone(), number)?));
-    own.collect()
+    /// Returns those of `parts` that belong to each system message, numbered from zero.
+    fn parts_of_messages(&self, parts: &[Document]) -> Result<Vec<Vec<Document>>> {
+        let firsts = self.messages.iter().map(|(_, first)| *first);
+        let mut divided: Vec<_> = firsts.map(|first| (first, Vec::new())).collect();
+        for part in parts {
+            let number = source_of(part).filter(|number| *number < self.parts.len());
+            let Some(number) = number else {
+                continue;
+            };
+            // Of several messages with the same first block, only the last one has blocks.
+            let end = divided.partition_point(|(first, _)| *first <= number);
+            let message = end.checked_sub(1);
+            if let Some((first, own)) = message.and_then(|index| divided.get_mut(index)) {
+                let numbered = with_source(part.clone(), number - *first)?;
+                own.push(Document::from_checked(numbered)?);
+            }
+        }
+        Ok(divided.into_iter().map(|(_, own)| own).collect())
+    }
 }
 
 /// Returns the edited blocks; `None` if nothing differs.

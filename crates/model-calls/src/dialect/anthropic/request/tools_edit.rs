@@ -1,6 +1,6 @@
 //! Withheld tools, removed wherever they are declared, and the choice of the others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use bytes::Bytes;
 
@@ -21,11 +21,12 @@ use crate::dialect::{
 };
 
 /// Edit of the declared tools.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ToolsEdit<'a> {
-    declared: &'a [DeclaredTool],
-    /// Numbers of the withheld tools.
-    withheld: BTreeSet<usize>,
+    withheld: HashSet<ToolPlace>,
+    withheld_names: HashSet<&'a str>,
+    /// Names of the other tools, which may be the same.
+    kept_names: HashSet<&'a str>,
     /// The new choice, if it changes.
     choice: Option<ToolChoice>,
 }
@@ -39,69 +40,38 @@ impl<'a> ToolsEdit<'a> {
         calls: &CalledTools,
     ) -> Result<Self> {
         let kept = kept_numbers(form)?;
-        let numbers = 0..declared.len();
-        let mut edit = Self {
-            declared,
-            withheld: numbers.filter(|number| !kept.contains(number)).collect(),
-            choice: None,
-        };
+        let numbers = (0..declared.len()).filter(|number| !kept.contains(number));
+        let mut withheld: BTreeSet<usize> = numbers.collect();
         let (old, new) = (ToolChoice::of_body(body)?, ToolChoice::of_form(form)?);
-        if edit.withheld.is_empty() && old == new {
-            return Ok(edit);
+        if withheld.is_empty() && old == new {
+            return Ok(Self::default());
         }
-        let mut choice = edit.possible_choice(new, thinks(body)?);
-        if edit.keep_called(calls) {
+        let mut choice = possible_choice(new, thinks(body)?, declared, &mut withheld);
+        if keep_called(declared, calls, &mut withheld) {
             choice = ToolChoice::None;
         }
-        if edit.withheld.len() == declared.len() {
+        if withheld.len() == declared.len() {
             // The API refuses a choice without tools.
             choice = ToolChoice::Unset;
         }
-        edit.choice = (choice != old).then_some(choice);
+        let mut edit = Self {
+            choice: (choice != old).then_some(choice),
+            ..Self::default()
+        };
+        edit.add_tools(declared, &withheld);
         Ok(edit)
     }
 
-    /// Returns a choice that the API has. Names that it cannot express withhold the other
-    /// functions instead. A name that is not declared may be that of a toolset's member.
-    fn possible_choice(&mut self, choice: ToolChoice, thinks: bool) -> ToolChoice {
-        let ToolChoice::Any(names) = choice else {
-            return choice;
-        };
-        let is_declared = |name: &String| self.declared.iter().any(|tool| tool.name == *name);
-        let has_members = !names.iter().all(is_declared);
-        let is_chosen =
-            |tool: &DeclaredTool| names.contains(&tool.name) || tool.is_toolset && has_members;
-        let mut declared = self.declared.iter();
-        let has_toolset = declared.any(|tool| tool.is_toolset && is_chosen(tool));
-        if names.len() > 1 || !names.is_empty() && (thinks || has_toolset) {
-            for (number, tool) in self.declared.iter().enumerate() {
-                if tool.is_function && !is_chosen(tool) {
-                    self.withheld.insert(number);
-                }
+    /// Adds the declared tools, of which those with the numbers are `withheld`.
+    fn add_tools(&mut self, declared: &'a [DeclaredTool], withheld: &BTreeSet<usize>) {
+        for (number, tool) in declared.iter().enumerate() {
+            if withheld.contains(&number) {
+                self.withheld.insert(tool.place);
+                self.withheld_names.insert(&tool.name);
+            } else {
+                self.kept_names.insert(&tool.name);
             }
         }
-        match names.len() {
-            // With thinking, the API refuses to force a tool.
-            _ if thinks => ToolChoice::Auto,
-            // Neither a toolset nor its members can be forced.
-            1 if !has_toolset => ToolChoice::Any(names),
-            _ => ToolChoice::Any(Vec::new()),
-        }
-    }
-
-    /// Keeps the functions that were called, if no tool would be left: the API refuses a
-    /// conversation with calls and without tools. Returns whether any is kept.
-    fn keep_called(&mut self, calls: &CalledTools) -> bool {
-        if self.withheld.len() < self.declared.len() {
-            return false;
-        }
-        let count = self.withheld.len();
-        let declared = self.declared;
-        self.withheld.retain(|number| {
-            let tool = declared.get(*number);
-            !tool.is_some_and(|tool| tool.is_function && calls.contains(&tool.name))
-        });
-        self.withheld.len() < count
     }
 
     /// Writes the edit to the body, and to the messages that declare tools.
@@ -117,7 +87,7 @@ impl<'a> ToolsEdit<'a> {
         if self.withheld.is_empty() {
             return Ok(());
         }
-        let keeps = |place| !self.is_withheld(place);
+        let keeps = |place: ToolPlace| !self.withheld.contains(&place);
         retain_elements(body, TOOLS, |index| keeps(ToolPlace::Tools(index)))?;
         retain_elements(body, MCP_SERVERS, |index| {
             keeps(ToolPlace::McpServers(index))
@@ -138,28 +108,20 @@ impl<'a> ToolsEdit<'a> {
         Ok(())
     }
 
-    /// Removes the references to withheld tools from messages.
+    /// Removes the references to withheld tools from messages, unless another tool has the name.
+    /// A name that is not declared may be that of a tool of a withheld MCP server.
     pub fn remove_references(&self, messages: &mut [Bytes]) -> Result<()> {
         if self.withheld.is_empty() {
             return Ok(());
         }
-        let is_withheld = |name: &str| self.withholds(name);
+        let mut names = self.withheld_names.iter();
+        let withholds_server = names.any(|name| name.starts_with("mcp:"));
+        let is_withheld = |name: &str| {
+            let is_named = withholds_server || self.withheld_names.contains(name);
+            is_named && !self.kept_names.contains(name)
+        };
         let mut messages = messages.iter_mut();
         messages.try_for_each(|message| remove_references(message, &is_withheld))
-    }
-
-    /// Returns whether no tool with a name is left. A name that is not declared may be that of a
-    /// tool of a withheld MCP server.
-    fn withholds(&self, name: &str) -> bool {
-        let declared = self.declared.iter().enumerate();
-        let is_withheld = |(number, _): (usize, &DeclaredTool)| self.withheld.contains(&number);
-        let named = declared.clone().filter(|(_, tool)| tool.name == name);
-        let mut named = named.peekable();
-        if named.peek().is_some() {
-            return named.all(is_withheld);
-        }
-        let mut servers = declared.filter(|(_, tool)| tool.name.starts_with("mcp:"));
-        servers.any(is_withheld)
     }
 
     /// Removes withheld tools from a message. A removed block becomes empty, so that the others
@@ -175,7 +137,7 @@ impl<'a> ToolsEdit<'a> {
                 message: index,
                 block: number,
             };
-            if is_change && (self.is_withheld(place) || self.refers_to_withheld(&block)?) {
+            if is_change && (self.withheld.contains(&place) || self.refers_to_withheld(&block)?) {
                 is_edited = true;
                 block = Document::empty();
             }
@@ -204,7 +166,7 @@ impl<'a> ToolsEdit<'a> {
                 block,
                 change,
             };
-            if !self.is_withheld(place) && !self.refers_to_withheld(addition)? {
+            if !self.withheld.contains(&place) && !self.refers_to_withheld(addition)? {
                 kept.push(addition);
             }
         }
@@ -214,18 +176,9 @@ impl<'a> ToolsEdit<'a> {
         Ok(())
     }
 
-    fn is_withheld(&self, place: ToolPlace) -> bool {
-        let mut tools = self.declared.iter().enumerate();
-        let number = tools.find(|(_, tool)| tool.place == place);
-        number.is_some_and(|(number, _)| self.withheld.contains(&number))
-    }
-
     fn refers_to_withheld(&self, change: &Document) -> Result<bool> {
-        let Some(name) = referred_tool(change)? else {
-            return Ok(false);
-        };
-        let mut named = self.declared.iter().enumerate();
-        Ok(named.any(|(number, tool)| tool.name == name && self.withheld.contains(&number)))
+        let name = referred_tool(change)?;
+        Ok(name.is_some_and(|name| self.withheld_names.contains(name.as_str())))
     }
 }
 
@@ -244,4 +197,54 @@ fn kept_numbers(form: &Document) -> Result<BTreeSet<usize>> {
         }
     }
     Ok(kept)
+}
+
+/// Returns a choice that the API has. Names that it cannot express withhold the other functions
+/// instead. A name that is not declared may be that of a toolset's member.
+fn possible_choice(
+    choice: ToolChoice,
+    thinks: bool,
+    declared: &[DeclaredTool],
+    withheld: &mut BTreeSet<usize>,
+) -> ToolChoice {
+    let ToolChoice::Any(names) = choice else {
+        return choice;
+    };
+    let names: HashSet<String> = names.into_iter().collect();
+    let declared_names: HashSet<&str> = declared.iter().map(|tool| tool.name.as_str()).collect();
+    let is_declared = |name: &String| declared_names.contains(name.as_str());
+    let has_members = !names.iter().all(is_declared);
+    let is_chosen =
+        |tool: &DeclaredTool| names.contains(&tool.name) || tool.is_toolset && has_members;
+    let mut toolsets = declared.iter().filter(|tool| tool.is_toolset);
+    let has_toolset = toolsets.any(is_chosen);
+    if names.len() > 1 || !names.is_empty() && (thinks || has_toolset) {
+        let others = declared.iter().enumerate();
+        let others = others.filter(|(_, tool)| tool.is_function && !is_chosen(tool));
+        withheld.extend(others.map(|(number, _)| number));
+    }
+    match names.len() {
+        // With thinking, the API refuses to force a tool.
+        _ if thinks => ToolChoice::Auto,
+        // Neither a toolset nor its members can be forced.
+        1 if !has_toolset => ToolChoice::Any(names.into_iter().collect()),
+        _ => ToolChoice::Any(Vec::new()),
+    }
+}
+
+/// Keeps the functions that were called, if no tool would be left: the API refuses a conversation
+/// with calls and without tools. Returns whether any is kept.
+fn keep_called(
+    declared: &[DeclaredTool],
+    calls: &CalledTools,
+    withheld: &mut BTreeSet<usize>,
+) -> bool {
+    if withheld.len() < declared.len() {
+        return false;
+    }
+    withheld.retain(|number| {
+        let tool = declared.get(*number);
+        !tool.is_some_and(|tool| tool.is_function && calls.contains(&tool.name))
+    });
+    withheld.len() < declared.len()
 }

@@ -1,11 +1,12 @@
 //! Events of calls, with their arguments.
 
 use serde_json::{Value, json};
+use strict_json::Names;
 
 use crate::dialect::{
     anthropic::{
         fields::{ARGUMENTS, BLOCK, FUNCTION_CALL},
-        response::message_event::{DELTA, MessageEvent, MessageEventKind},
+        response::message_event::{CONTENT_BLOCK, DELTA, MessageEvent, MessageEventKind},
         tool_use::INPUT,
     },
     document::Document,
@@ -23,26 +24,41 @@ pub fn edited_input(part: &Document) -> Result<Option<Value>> {
 
 /// Returns the arguments that the events of a call carry.
 pub fn collected_input(block: &Document, events: &[MessageEvent]) -> Result<Value> {
-    let mut collected = String::new();
-    for event in events {
-        let piece = event.child(DELTA)?.string(&["partial_json"])?;
-        collected.push_str(&piece.unwrap_or_default());
-    }
+    let collected = joined_pieces(events)?;
     if collected.is_empty() {
         return Ok(block.get(INPUT)?.unwrap_or_else(|| json!({})));
     }
     Ok(serde_json::from_str(&collected).unwrap_or(Value::String(collected)))
 }
 
-/// Replaces the pieces of a call's arguments by one.
-pub fn with_input(events: Vec<MessageEvent>, input: &Value) -> Result<Vec<MessageEvent>> {
-    let mut written = Vec::with_capacity(3);
+fn joined_pieces(events: &[MessageEvent]) -> Result<String> {
+    let mut joined = String::new();
     for event in events {
+        let piece = event.child(DELTA)?.string(&["partial_json"])?;
+        joined.push_str(&piece.unwrap_or_default());
+    }
+    Ok(joined)
+}
+
+/// Replaces the arguments of a call by one piece.
+pub fn with_input(events: Vec<MessageEvent>, input: &Value) -> Result<Vec<MessageEvent>> {
+    let pieces = joined_pieces(&events)?;
+    let is_json = pieces.is_empty() || strict_json::check(pieces.as_bytes(), Names::Free).is_ok();
+    let json = match input {
+        // Arguments that are no JSON, such as cut ones, were shown as a text.
+        Value::String(text) if !is_json => text.clone(),
+        _ => input.to_string(),
+    };
+    let mut written = Vec::with_capacity(3);
+    for mut event in events {
         match event.kind {
             MessageEventKind::BlockStart => {
                 let index = event.index;
+                // Some servers have the arguments in it, too.
+                let empty = |block: &mut Document| block.set(INPUT, &json!({}));
+                event.document.edit_child(CONTENT_BLOCK, empty)?;
                 written.push(event);
-                written.push(json_delta(index, input)?);
+                written.push(json_delta(index, &json)?);
             }
             MessageEventKind::BlockDelta => (),
             _ => written.push(event),
@@ -51,10 +67,10 @@ pub fn with_input(events: Vec<MessageEvent>, input: &Value) -> Result<Vec<Messag
     Ok(written)
 }
 
-fn json_delta(index: u64, input: &Value) -> Result<MessageEvent> {
+fn json_delta(index: u64, json: &str) -> Result<MessageEvent> {
     MessageEvent::from_json(&json!({
         "type": "content_block_delta",
         "index": index,
-        "delta": { "type": "input_json_delta", "partial_json": input.to_string() },
+        "delta": { "type": "input_json_delta", "partial_json": json },
     }))
 }

@@ -42,6 +42,11 @@ impl ChunkEvents {
         self.labels.append(later.labels);
     }
 
+    /// Returns the size of the events.
+    pub fn bytes(&self) -> usize {
+        self.data.iter().map(Bytes::len).sum()
+    }
+
     /// Returns the chunk with this content form, and the labels of the events.
     pub fn into_chunk(self, mut form: Document) -> Result<ResponseDocument> {
         for (key, value) in self.labels.to_fields() {

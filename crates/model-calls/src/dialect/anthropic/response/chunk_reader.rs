@@ -29,8 +29,8 @@ use crate::dialect::{
     text_edit::{TextEnd, TextStream},
 };
 
-/// Maximum size of the events of open calls, which are collected.
-const MAX_CALL_BYTES: usize = 16 * 1024 * 1024;
+/// Maximum size of the events of open calls and of the end, which are collected.
+const MAX_COLLECTED_BYTES: usize = 16 * 1024 * 1024;
 
 /// Maximum number of open blocks.
 const MAX_OPEN_BLOCKS: usize = 256;
@@ -42,8 +42,8 @@ pub struct MessageReader {
     counts: MessageTokens,
     model: Option<String>,
     preceding: PrecedingBlocks,
-    /// Size of the pieces of open calls.
-    call_bytes: usize,
+    /// Size of the pieces of open calls, and of the events of the end.
+    collected_bytes: usize,
     /// Events of the end.
     end: ChunkEvents,
     stop_reason: Option<String>,
@@ -58,7 +58,7 @@ pub struct MessageReader {
 
 impl ReadChunks for MessageReader {
     fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>> {
-        if *data == *b"[DONE]" || self.has_failed {
+        if self.has_failed {
             return Ok(None);
         }
         if let Some(chunk) = self.read_alike(&data) {
@@ -243,12 +243,9 @@ impl MessageReader {
                 },
             ) => {
                 json.push_str(&delta.string(&["partial_json"])?.unwrap_or_default());
-                self.call_bytes += events.data.iter().map(Bytes::len).sum::<usize>();
+                let bytes = events.bytes();
                 known.append(events);
-                if self.call_bytes > MAX_CALL_BYTES {
-                    let message = format!("calls are larger than {MAX_CALL_BYTES} bytes");
-                    return Err(DialectError::Json(message));
-                }
+                self.count_collected(bytes)?;
                 Ok(None)
             }
             ("signature_delta", open @ IncomingBlock::Thinking { .. }) => {
@@ -292,7 +289,7 @@ impl MessageReader {
                 events: mut known,
             } => {
                 let bytes: usize = known.data.iter().skip(1).map(Bytes::len).sum();
-                self.call_bytes = self.call_bytes.saturating_sub(bytes);
+                self.collected_bytes = self.collected_bytes.saturating_sub(bytes);
                 known.append(events);
                 let mut part = complete_call(block.clone(), &json)?;
                 self.preceding.attach(&mut part, &block)?;
@@ -324,7 +321,17 @@ impl MessageReader {
             self.counts.update(&usage)?;
         }
         self.is_stopped |= event.kind == MessageEventKind::MessageStop;
+        let bytes = events.bytes();
         self.end.append(events);
+        self.count_collected(bytes)
+    }
+
+    fn count_collected(&mut self, bytes: usize) -> Result<()> {
+        self.collected_bytes += bytes;
+        if self.collected_bytes > MAX_COLLECTED_BYTES {
+            let message = format!("calls and end are larger than {MAX_COLLECTED_BYTES} bytes");
+            return Err(DialectError::Json(message));
+        }
         Ok(())
     }
 }

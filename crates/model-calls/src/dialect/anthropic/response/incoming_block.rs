@@ -68,11 +68,34 @@ impl IncomingBlock {
                 is_signed,
                 ..
             } if !piece.is_empty() => {
-                signature.push_str(&piece);
+                append_thinking(signature, &piece);
                 *is_signed = true;
                 Ok(true)
             }
             _ => Ok(false),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::dialect::document::to_document;
+
+    #[test]
+    fn a_signature_is_bounded() {
+        let mut open = IncomingBlock::thinking(Document::empty(), String::new()).unwrap();
+        let delta = to_document(&json!({ "signature": "x".repeat(1024 * 1024) })).unwrap();
+
+        for _ in 0..20 {
+            assert!(open.sign(&delta).unwrap());
+        }
+
+        let IncomingBlock::Thinking { signature, .. } = open else {
+            panic!("another kind of block");
+        };
+        assert!(signature.len() <= 5 * 1024 * 1024);
     }
 }

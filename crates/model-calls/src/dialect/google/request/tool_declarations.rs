@@ -1,5 +1,7 @@
 //! Tools in a request: functions that the agent declares, and built-in tools of the API.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use crate::dialect::{
@@ -181,6 +183,7 @@ fn withhold_built_in(
 
 /// Removes withheld functions from the list of those that the model may call.
 fn withhold_allowed_names(document: &mut Document, withheld: &[String]) -> Result<()> {
+    let withheld: HashSet<&str> = withheld.iter().map(String::as_str).collect();
     let has_functions = !declared_functions(document)?.is_empty();
     document.edit_child(TOOL_CONFIG, |config| {
         if !has_functions {
@@ -194,7 +197,7 @@ fn withhold_allowed_names(document: &mut Document, withheld: &[String]) -> Resul
                 return Ok(());
             };
             let count = names.len();
-            names.retain(|name| !withheld.iter().any(|withheld| name == withheld));
+            names.retain(|name| !name.as_str().is_some_and(|name| withheld.contains(name)));
             if names.len() == count {
                 Ok(())
             } else if names.is_empty() {

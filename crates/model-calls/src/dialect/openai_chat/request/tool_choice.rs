@@ -1,5 +1,7 @@
 //! The choice between tools: `tool_choice`, or `function_call` in the deprecated form.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use crate::dialect::{
@@ -118,9 +120,9 @@ fn deprecated_choice(mode: &str, names: &[&str]) -> Value {
     }
 }
 
-fn choice(mode: &str, names: &[&str], custom: &[String]) -> Value {
+fn choice(mode: &str, names: &[&str], custom: &HashSet<String>) -> Value {
     let reference = |name: &&str| {
-        let kind = if custom.iter().any(|custom| custom == name) {
+        let kind = if custom.contains(*name) {
             "custom"
         } else {
             "function"
@@ -139,8 +141,8 @@ fn choice(mode: &str, names: &[&str], custom: &[String]) -> Value {
 }
 
 /// Returns the names of the custom tools that a request declares.
-fn custom_names(body: &Document) -> Result<Vec<String>> {
-    let mut names = Vec::new();
+fn custom_names(body: &Document) -> Result<HashSet<String>> {
+    let mut names = HashSet::new();
     for tool in body.children(TOOLS)?.unwrap_or_default() {
         if let Some(custom) = tool.child(CUSTOM)? {
             names.extend(custom.string(NAME)?);

@@ -17,7 +17,7 @@ use crate::dialect::{
 };
 
 /// Names of the model's thoughts; some servers send a text under several.
-const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
+pub const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
 /// Lists with the same thoughts again, and their signatures.
 pub const THOUGHT_DETAILS: [&str; 2] = ["reasoning_details", "thinking_blocks"];
 

@@ -8,21 +8,16 @@ use crate::dialect::{
     document::Document,
     error::Result,
     openai_chat::{
-        response::answer_objects::{DETAIL_FIELDS, visit_call},
+        response::{
+            answer::{REASONING, THOUGHT_DETAILS},
+            answer_objects::{DETAIL_FIELDS, visit_call},
+        },
         tool_call::extra_fields,
     },
 };
 
-/// Names of thoughts in a message. Their values are texts, or lists of details.
-const THOUGHTS: [&str; 4] = [
-    "reasoning_content",
-    "reasoning",
-    "reasoning_text",
-    "reasoning_details",
-];
-
 /// Fields of a detail of a thought whose texts arrive in pieces.
-const TEXTS: [&str; 2] = ["summary", "text"];
+const TEXTS: [&str; 3] = ["summary", "text", "thinking"];
 
 /// The thoughts of one message, as the API has them.
 #[derive(Debug, Default)]
@@ -32,7 +27,7 @@ impl Thoughts {
     /// Adds the thoughts of a message, or of a piece of it. Returns their size in bytes.
     pub fn add(&mut self, message: &Document) -> Result<usize> {
         let mut size = 0;
-        for name in THOUGHTS {
+        for name in REASONING.into_iter().chain(THOUGHT_DETAILS) {
             let Some(json) = message.bytes_of(&[name])? else {
                 continue;
             };
@@ -60,24 +55,15 @@ impl Thoughts {
     }
 }
 
-/// Adds a detail of a thought, or a piece of one: those of a stream have the index and the type of
-/// the detail that they continue.
+/// Adds a detail of a thought, or a piece of one.
 fn add_detail(known: &mut Vec<Value>, detail: Value) {
-    let is_continued = |known: &Value| {
-        let agrees = |name: &str| {
-            let values = [known.get(name), detail.get(name)];
-            let [one, other] = values.map(|value| value.filter(|value| !value.is_null()));
-            one.is_none() || other.is_none() || one == other
-        };
-        let is_whole = |detail: &Value| detail.get("data").is_some();
-        detail.get("index").is_some_and(Value::is_u64)
-            && known.get("index") == detail.get("index")
-            && agrees("type")
-            && agrees("id")
-            && !is_whole(known)
-            && !is_whole(&detail)
+    let continued = if detail.get("index").is_some_and(Value::is_u64) {
+        let mut known = known.iter_mut().rev();
+        known.find(|known| continues_detail(known, &detail))
+    } else {
+        let latest = known.last_mut();
+        latest.filter(|latest| continues_block(latest, &detail))
     };
-    let continued = known.iter_mut().rev().find(|known| is_continued(known));
     let (Some(Value::Object(continued)), Value::Object(fields)) = (continued, &detail) else {
         known.push(detail);
         return;
@@ -93,6 +79,28 @@ fn add_detail(known: &mut Vec<Value>, detail: Value) {
             (_, value) => drop(continued.insert(name.clone(), value.clone())),
         }
     }
+}
+
+/// Returns whether a detail is a piece of a known one: it has the same index and type.
+fn continues_detail(known: &Value, detail: &Value) -> bool {
+    let agrees = |name: &str| {
+        let values = [known.get(name), detail.get(name)];
+        let [one, other] = values.map(|value| value.filter(|value| !value.is_null()));
+        one.is_none() || other.is_none() || one == other
+    };
+    let is_whole = |detail: &Value| detail.get("data").is_some();
+    known.get("index") == detail.get("index")
+        && agrees("type")
+        && agrees("id")
+        && !is_whole(known)
+        && !is_whole(detail)
+}
+
+/// Returns whether a block is a piece of the latest one (LiteLLM), which has no signature yet.
+fn continues_block(latest: &Value, block: &Value) -> bool {
+    let is_thinking = |block: &Value| block.get("type").is_some_and(|kind| kind == "thinking");
+    let signature = latest.get("signature").and_then(Value::as_str);
+    is_thinking(latest) && is_thinking(block) && signature.is_none_or(str::is_empty)
 }
 
 /// Returns a call with the fields that the model requires with it. Fields that policies saw

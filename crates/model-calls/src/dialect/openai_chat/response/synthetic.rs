@@ -14,6 +14,7 @@ use crate::dialect::{
         block::text_fields,
         fields::{CONTENT, INDEX, PARAGRAPH, TEXT},
         response::{
+            answer::THOUGHT_DETAILS,
             envelope::new_usage,
             finish_reason::write_reason,
             preceding::{thoughts_of, visible_details, with_call_fields},
@@ -116,10 +117,11 @@ impl SyntheticChoice {
     /// Returns the details of the thoughts that hold nothing else.
     fn thought_details(&self) -> Map<String, Value> {
         let mut fields = Map::new();
-        let details = self.preceding.get("reasoning_details");
-        let details = details.and_then(Value::as_array).map(Vec::as_slice);
-        let details = visible_details(details.unwrap_or_default(), &self.thought);
-        add_list(&mut fields, "reasoning_details", details);
+        for list in THOUGHT_DETAILS {
+            let details = self.preceding.get(list).and_then(Value::as_array);
+            let details = details.map(Vec::as_slice).unwrap_or_default();
+            add_list(&mut fields, list, visible_details(details, &self.thought));
+        }
         fields
     }
 

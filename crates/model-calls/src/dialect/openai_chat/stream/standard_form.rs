@@ -7,22 +7,13 @@ use crate::dialect::{
     openai_chat::{
         fields::{CHOICES, DELTA, INDEX, MESSAGE, ROLE, TEXT, TOOL_CALLS},
         message_parts::PlacedPart,
-        response::answer::{has_calls, read_message, read_texts},
+        response::answer::{REASONING, THOUGHT_DETAILS, has_calls, read_message, read_texts},
         stream::event::CHUNK_OBJECT,
     },
 };
 
 const THINKING_BLOCKS: &[&str] = &["thinking_blocks"];
 const PROVIDER_FIELDS: &[&str] = &["provider_specific_fields"];
-
-/// Fields of a message with its thoughts.
-const THOUGHT_FIELDS: &[&str] = &[
-    "reasoning",
-    "reasoning_content",
-    "reasoning_details",
-    "reasoning_text",
-    "thinking_blocks",
-];
 
 /// Kinds of pieces of a choice.
 #[derive(Debug, Default, Clone, Copy)]
@@ -47,8 +38,9 @@ impl PieceKinds {
 
     /// Removes the fields of a message that repeat the pieces.
     fn remove_copies(self, message: &mut Document) -> Result<()> {
-        let kinds: [(bool, &[&str]); 3] = [
-            (self.has_thoughts, THOUGHT_FIELDS),
+        let kinds: [(bool, &[&str]); 4] = [
+            (self.has_thoughts, &REASONING),
+            (self.has_thoughts, &THOUGHT_DETAILS),
             (self.has_text, &["content", "refusal"]),
             (self.has_calls, &["function_call", "tool_calls"]),
         ];

@@ -1,5 +1,7 @@
 //! The choice of tools: `tool_choice` as a function calling config, and back.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Value, json};
 
 use crate::dialect::{
@@ -9,7 +11,7 @@ use crate::dialect::{
     openai_responses::{
         calls::ToolCallKind,
         fields::{NAME, TOOL_CHOICE, TOOLS, TYPE},
-        request::declarations::Declarations,
+        request::declarations::{Declarations, DeclaredNames},
     },
 };
 
@@ -41,27 +43,31 @@ fn read_selection(body: &Document, declarations: &Declarations) -> Result<Value>
     let Some(choice) = body.child(TOOL_CHOICE)? else {
         return Ok(json!({ "mode": "AUTO" }));
     };
+    let mut declared = declarations.names();
     if choice.string(TYPE)?.as_deref() != Some("allowed_tools") {
-        let names = chosen_names(&choice, declarations)?;
+        let names = chosen_names(&choice, &mut declared)?;
         return Ok(json!({ "mode": "ANY", "allowedFunctionNames": names }));
     }
     let mode = read_mode(choice.string(MODE)?.as_deref())?;
     let tools = choice.children(TOOLS)?.unwrap_or_default();
-    let names = tools.iter().map(|tool| chosen_names(tool, declarations));
+    let names = tools.iter().map(|tool| chosen_names(tool, &mut declared));
     let names = names.collect::<Result<Vec<_>>>()?.concat();
     Ok(json!({ "mode": mode, "allowedFunctionNames": names }))
 }
 
 /// Returns the names of a chosen tool in the content form: a choice does not have its namespace.
-/// Other tools are chosen by their type, which a tool in a namespace may have as its name.
-fn chosen_names(choice: &Document, declarations: &Declarations) -> Result<Vec<String>> {
+/// Other tools are chosen by their type, which a tool in a namespace may have as its name. Removes
+/// the names from those that are `declared` with the name, so that a repeated choice has none.
+fn chosen_names(choice: &Document, declared: &mut HashMap<&str, Vec<&str>>) -> Result<Vec<String>> {
     let name = chosen_name(choice)?;
     let kind = ToolCallKind::of_declaration(choice)?;
     if kind.is_none_or(|kind| kind.fixed_name().is_some()) {
         return Ok(vec![name]);
     }
-    let names: Vec<String> = declarations.names_of(&name).map(str::to_owned).collect();
-    Ok(if names.is_empty() { vec![name] } else { names })
+    Ok(match declared.get_mut(name.as_str()) {
+        Some(names) => names.drain(..).map(str::to_owned).collect(),
+        None => vec![name],
+    })
 }
 
 fn chosen_name(choice: &Document) -> Result<String> {
@@ -111,10 +117,12 @@ fn new_choice(declarations: &Declarations, config: &Document) -> Result<Value> {
     };
     let names = config.get(ALLOWED_NAMES)?.unwrap_or_default();
     let names = names.as_array().map(Vec::as_slice).unwrap_or_default();
+    let (declared, hosted) = (declarations.by_name(), declarations.hosted_names());
     let mut tools = Vec::with_capacity(names.len());
+    let mut seen = HashSet::with_capacity(names.len());
     for name in names.iter().filter_map(Value::as_str) {
-        let choice = choice_of(declarations, name);
-        if !tools.contains(&choice) {
+        let choice = choice_of(name, &declared, &hosted);
+        if seen.insert(choice.to_string()) {
             tools.push(choice);
         }
     }
@@ -126,14 +134,14 @@ fn new_choice(declarations: &Declarations, config: &Document) -> Result<Value> {
 }
 
 /// Returns the choice of one tool.
-fn choice_of(declarations: &Declarations, name: &str) -> Value {
+fn choice_of(name: &str, declared: &DeclaredNames<'_>, hosted: &HashSet<&str>) -> Value {
     if let Some(label) = name.strip_prefix("mcp:") {
         return json!({ "type": "mcp", "server_label": label });
     }
-    if declarations.is_hosted(name) {
+    if hosted.contains(name) {
         return json!({ "type": name });
     }
-    let tool = declarations.find(name);
+    let tool = declared.find(name);
     match tool.kind {
         ToolCallKind::Function => json!({ "type": "function", "name": tool.name }),
         ToolCallKind::Custom => json!({ "type": "custom", "name": tool.name }),

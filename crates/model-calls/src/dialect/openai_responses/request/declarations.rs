@@ -1,7 +1,7 @@
 //! Declared tools, wherever a request declares them: in `tools`, in namespaces, and in items
 //! of the conversation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -27,12 +27,28 @@ pub struct Declarations {
 }
 
 /// A declared tool that the agent runs.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct ToolDeclaration<'a> {
     pub kind: ToolCallKind,
     pub namespace: Option<&'a str>,
     /// Name in the list that declares it.
     pub name: &'a str,
+}
+
+/// Declared tools that the agent runs, by their names.
+#[derive(Debug)]
+pub struct DeclaredNames<'a>(HashMap<&'a str, ToolDeclaration<'a>>);
+
+impl DeclaredNames<'_> {
+    /// Returns how a tool is declared; an undeclared one counts as a function.
+    pub fn find<'n>(&'n self, name: &'n str) -> ToolDeclaration<'n> {
+        let declared = self.0.get(name).copied();
+        declared.unwrap_or(ToolDeclaration {
+            kind: ToolCallKind::Function,
+            namespace: None,
+            name,
+        })
+    }
 }
 
 /// One entry of a list of tools.
@@ -215,29 +231,29 @@ impl Declarations {
         Ok((!tools.is_empty()).then_some(Value::Array(tools)))
     }
 
-    /// Returns how a tool is declared; an undeclared one counts as a function.
-    pub fn find<'a>(&'a self, name: &'a str) -> ToolDeclaration<'a> {
-        let mut tools = self.agent_tools();
-        let found = tools.find(|(_, tool)| tool.name == name);
-        match found {
-            Some((namespace, tool)) => ToolDeclaration {
-                kind: tool.kind,
-                namespace,
-                name: &tool.declared_name,
-            },
-            None => ToolDeclaration {
-                kind: ToolCallKind::Function,
-                namespace: None,
-                name,
-            },
+    /// Returns how each tool is declared that the agent runs, by its name.
+    pub fn by_name(&self) -> DeclaredNames<'_> {
+        let mut declared = HashMap::new();
+        for (namespace, tool) in self.agent_tools() {
+            declared
+                .entry(tool.name.as_str())
+                .or_insert(ToolDeclaration {
+                    kind: tool.kind,
+                    namespace,
+                    name: &tool.declared_name,
+                });
         }
+        DeclaredNames(declared)
     }
 
-    /// Returns the names of the tools that are declared with a name, in any namespace.
-    pub fn names_of<'a>(&'a self, declared_name: &'a str) -> impl Iterator<Item = &'a str> {
-        let tools = self.agent_tools();
-        let named = tools.filter(move |(_, tool)| tool.declared_name == declared_name);
-        named.map(|(_, tool)| tool.name.as_str())
+    /// Returns the names of the tools that are declared with each name, in any namespace.
+    pub fn names(&self) -> HashMap<&str, Vec<&str>> {
+        let mut names: HashMap<&str, Vec<&str>> = HashMap::new();
+        for (_, tool) in self.agent_tools() {
+            let named = names.entry(&tool.declared_name).or_default();
+            named.push(&tool.name);
+        }
+        names
     }
 
     /// Returns the tools that the agent runs, with their namespaces.
@@ -253,10 +269,13 @@ impl Declarations {
         })
     }
 
-    /// Returns whether a name is the one of a tool that runs upstream.
-    pub fn is_hosted(&self, name: &str) -> bool {
-        let mut forms = self.entries.iter().map(|entry| &entry.form);
-        forms.any(|form| matches!(form, DeclarationForm::Hosted(hosted) if hosted == name))
+    /// Returns the names of the tools that run upstream.
+    pub fn hosted_names(&self) -> HashSet<&str> {
+        let names = self.entries.iter().filter_map(|entry| match &entry.form {
+            DeclarationForm::Hosted(name) => Some(name.as_str()),
+            DeclarationForm::Agent { .. } => None,
+        });
+        names.collect()
     }
 
     /// Removes the tools that the edited content form lacks. Returns whether any is left.

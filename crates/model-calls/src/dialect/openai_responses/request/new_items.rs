@@ -17,7 +17,7 @@ use crate::dialect::{
         preceding::current_items,
         request::{
             content::new_block,
-            declarations::Declarations,
+            declarations::{Declarations, DeclaredNames},
             input::{Input, InputKind},
             results::new_result,
         },
@@ -26,7 +26,7 @@ use crate::dialect::{
 
 /// Creates items for contents that are not the agent's.
 pub struct NewItems<'a> {
-    declarations: &'a Declarations,
+    declared: DeclaredNames<'a>,
     /// Kinds of the calls so far, by their ids.
     kinds: HashMap<String, ToolCallKind>,
     /// Number of calls and results so far that have no id.
@@ -43,7 +43,7 @@ impl<'a> NewItems<'a> {
             }
         }
         Ok(Self {
-            declarations,
+            declared: declarations.by_name(),
             kinds,
             unnumbered: 0,
         })
@@ -123,7 +123,7 @@ impl<'a> NewItems<'a> {
         let name = call.string(NAME)?.unwrap_or_default();
         let arguments = call.get(&["args"])?.unwrap_or_else(|| json!({}));
         let id = self.id(call)?;
-        let tool = self.declarations.find(&name);
+        let tool = self.declared.find(&name);
         let kind = match tool.kind {
             // The model's own calls have fields that hooks do not see.
             ToolCallKind::Computer | ToolCallKind::ToolSearch => ToolCallKind::Function,

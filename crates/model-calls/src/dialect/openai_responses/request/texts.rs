@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::{ActOnObject, RequestLabels, SOURCE, parts_in},
-    document::{Document, add_field, check_length, first_byte, to_document, write_array},
+    document::{Document, add_field, check_length, first_byte, is_set, to_document, write_array},
     error::{DialectError, Result, field_error},
     method::Operation,
     openai_responses::{
@@ -45,7 +45,7 @@ fn texts_field(body: &Document) -> &'static [&'static str] {
 ///
 /// # Errors
 ///
-/// Fails for tokens, which hooks cannot read, and for both fields at once.
+/// Fails for tokens and tensors, which hooks cannot read, and for both fields at once.
 pub fn open_texts(body: &Document) -> Result<(Operation, Document)> {
     if body.has(PROMPT) && body.has(INPUT) {
         return Err(DialectError::Ambiguous("input".to_owned()));
@@ -55,6 +55,10 @@ pub fn open_texts(body: &Document) -> Result<(Operation, Document)> {
     let suffix = body.string(&["suffix"])?;
     if suffix.is_some_and(|text| !text.is_empty()) {
         return Err(field_error("suffix", "absent, because hooks do not see it"));
+    }
+    if is_set(body, &["prompt_embeds"])? {
+        let expected = "absent, because hooks cannot read it";
+        return Err(field_error("prompt_embeds", expected));
     }
     let mut form = Map::new();
     add_field(&mut form, "labels", REQUEST_LABELS.read(body)?);

@@ -34,9 +34,6 @@ pub const EVENT_FIELDS: &[&str] = &[
     "obfuscation",
 ];
 
-/// Terminator that some servers send behind the last event.
-pub const DONE: &[u8] = b"[DONE]";
-
 /// An event with its parsed data.
 #[derive(Debug, Clone)]
 pub struct StreamEvent {

@@ -19,7 +19,7 @@ use crate::dialect::{
             object::{COUNTS, finish_reason},
         },
         stream::{
-            event::{DELTA, DONE, EventClass, REFUSAL_DELTA, RESPONSE, StreamEvent},
+            event::{DELTA, EventClass, REFUSAL_DELTA, RESPONSE, StreamEvent},
             event_labels::{check_blocks, visit_event},
             item_agreement::check_pieces,
             item_places::ItemPlaces,
@@ -65,9 +65,6 @@ impl ReadChunks for EventReader {
     fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>> {
         if let Some(chunk) = self.read_alike(&data)? {
             return Ok(Some(chunk));
-        }
-        if data.trim_ascii() == DONE {
-            return Ok(None);
         }
         let event = self.places.place(StreamEvent::parse(data)?, &self.items)?;
         if let Some(end) = &self.end_event {

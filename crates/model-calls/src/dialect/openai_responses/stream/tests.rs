@@ -150,14 +150,6 @@ fn items_that_end_without_an_index_are_all_sent() {
 }
 
 #[test]
-fn a_terminator_is_not_read() {
-    let mut data = stream_of("r1", &[text(&["a"])]);
-    let expected = sse(&data);
-    data.push(Bytes::from_static(b"[DONE]"));
-    assert_eq!(written(&chunks_of(&data)), expected);
-}
-
-#[test]
 fn a_second_round_continues_the_first() {
     let mut first = chunks_of(&stream_of("r1", &[text(&["a"]), call("rm")]));
     withhold(&mut first, "rm");
