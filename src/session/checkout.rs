@@ -117,6 +117,7 @@ impl Session {
         let state = &mut self.state;
         state.touch(now_ms());
         state.requests += 1;
+        state.uncounted = [1, 0];
         if is_new {
             state.first_seen = state.last_seen;
             let source = request.named.map(|(_, source)| source);
@@ -126,6 +127,7 @@ impl Session {
         }
         if request.role == CallRole::Main && self.starts_turn() {
             self.state.turns += 1;
+            self.state.uncounted = [1, 1];
         }
         // A helper call has a part of the conversation, or more than it.
         let is_helper = request.role == CallRole::Helper && !is_new;
@@ -283,6 +285,7 @@ impl Session {
         }
         let to_index = std::mem::take(&mut self.to_index);
         let state = self.state.clone();
+        self.state.uncounted = [0, 0];
         if self.is_saved {
             self.store.update(&self.key, state, &to_index).await;
         } else {

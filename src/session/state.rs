@@ -75,6 +75,9 @@ pub struct SessionState {
     pub requests: u64,
     /// Number of prompts so far.
     pub turns: u64,
+    /// Calls and prompts of one request that the stored state does not count yet.
+    #[serde(skip)]
+    pub uncounted: [u64; 2],
     /// True if `SessionStart` was fired or is not needed.
     pub started: bool,
     /// Context that `SessionStart` hooks added, as inserted.
@@ -157,8 +160,13 @@ impl SessionState {
     }
 
     /// Merges another state of the same session. Entries of either are kept; where
-    /// they differ, the state that was used last wins.
+    /// they differ, the state that was used last wins. What `other` has not counted yet is added.
     pub fn merge(&mut self, other: Self) {
+        let [requests, turns] = other.uncounted;
+        let requests = self.requests.saturating_add(requests);
+        let turns = self.turns.saturating_add(turns);
+        let requests = requests.max(other.requests);
+        let turns = turns.max(other.turns);
         let is_newer = other.last_seen > self.last_seen;
         let own = std::mem::take(self);
         let (mut newer, older) = if is_newer { (other, own) } else { (own, other) };
@@ -173,8 +181,9 @@ impl SessionState {
             (0, first) | (first, 0) => first,
             (one, other) => one.min(other),
         };
-        newer.requests = newer.requests.max(older.requests);
-        newer.turns = newer.turns.max(older.turns);
+        newer.requests = requests;
+        newer.turns = turns;
+        newer.uncounted = [0, 0];
         newer.started |= older.started;
         newer.context = newer.context.or(older.context);
         newer.reported.extend(older.reported);

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::Router;
 use data_encoding::HEXLOWER;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
@@ -93,6 +94,21 @@ async fn sessions_are_listed_newest_first_without_their_content() {
         // Not `bad`, which a hexadecimal id may contain.
         assert!(!text.contains("hello") && !text.contains("again"), "{text}");
     }
+}
+
+#[tokio::test]
+async fn parallel_calls_of_a_session_are_all_counted() {
+    let upstream = Upstream::mock().await;
+    let slow = hook::command("slow", "cat > /dev/null; sleep 0.5");
+    let gate = TestGateway::start(&upstream, &hook::config(&[("BeforeAgent", slow)])).await;
+    let agent = gate.agent().sending("x-hookgate-session", "s");
+    let prompts: Vec<Value> = (0..10).map(|at| prompt(&format!("number {at}"))).collect();
+
+    join_all(prompts.iter().map(|body| session_id(&agent, body))).await;
+
+    let details = gate.operator().get("/sessions/s").await.json();
+    assert_eq!(details["requests"], 10);
+    assert_eq!(details["turns"], 10);
 }
 
 #[tokio::test]
