@@ -120,9 +120,12 @@ impl Session {
         state.uncounted = [1, 0];
         if is_new {
             state.first_seen = state.last_seen;
+            request.caller.clone_into(&mut state.caller);
+        }
+        // An event that the agent reported may have created the session.
+        if is_new || state.source == SessionSource::Reported {
             let source = request.named.map(|(_, source)| source);
             state.source = source.unwrap_or(SessionSource::History);
-            request.caller.clone_into(&mut state.caller);
             request.agent.clone_into(&mut state.agent);
         }
         if request.role == CallRole::Main && self.starts_turn() {

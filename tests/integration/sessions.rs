@@ -112,6 +112,26 @@ async fn parallel_calls_of_a_session_are_all_counted() {
 }
 
 #[tokio::test]
+async fn a_session_that_an_event_creates_has_the_agent_of_its_first_call() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, &denying_config()).await;
+    let agent = gate.agent().sending("x-hookgate-session", "s");
+    let agent = agent.sending("user-agent", "tester/1.0");
+    let event = json!({
+        "hook_event_name": "BeforeTool", "session_id": "s", "tool_name": "t", "tool_input": {},
+    });
+
+    agent.report(&event, "").await;
+    let created = gate.operator().get("/sessions/s").await.json();
+    session_id(&agent, &prompt("hi")).await;
+    let used = gate.operator().get("/sessions/s").await.json();
+
+    assert_eq!(created["source"], "reported");
+    assert_eq!(used["source"], "header");
+    assert_eq!(used["agent"], "tester/1.0");
+}
+
+#[tokio::test]
 async fn sessions_of_one_name_are_separate_for_each_caller() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, &denying_config()).await;
