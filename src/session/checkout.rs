@@ -88,9 +88,10 @@ impl Session {
             start: None,
         };
         // INVARIANT: later changes of this request do not affect its prompts.
-        let evaluated = &session.state.evaluated;
-        let is_end = |prefix| evaluated.contains(&session.prompt_end(prefix));
+        let ends = &session.state.prompt_ends;
+        let is_end = |prefix: Fingerprint| ends.contains(&prefix.short());
         session.prompts = session.conversation.prompts(&is_end);
+        let evaluated = &session.state.evaluated;
         // A summary by the model is listed by its prefix only.
         let is_decided = |end: &Item| {
             evaluated.contains(&end.prefix.short()) || evaluated.contains(&end.prompt.short())
@@ -120,7 +121,6 @@ impl Session {
         state.uncounted = [1, 0];
         if is_new {
             state.first_seen = state.last_seen;
-            request.caller.clone_into(&mut state.caller);
         }
         // An event that the agent reported may have created the session.
         if is_new || state.source == SessionSource::Reported {
@@ -278,12 +278,12 @@ impl Session {
         }
         let prompt = self.current_prompt();
         if let Some(prompt) = prompt.filter(|_| self.role == CallRole::Main) {
-            let item = self.conversation.items.get(prompt.item);
-            let end = item.map(|item| self.prompt_end(item.prefix));
-            self.state.evaluated.extend(end);
+            let end = self.item(prompt.item).map(|item| item.prefix.short());
+            self.state.prompt_ends.extend(end);
         }
         self.copy_notes();
-        if self.state.evaluated.len() > MAX_KNOWN_ITEMS {
+        let known = self.state.evaluated.len();
+        if known.max(self.state.prompt_ends.len()) > MAX_KNOWN_ITEMS {
             self.remove_other_items();
         }
         let to_index = std::mem::take(&mut self.to_index);
@@ -350,24 +350,17 @@ impl Session {
     fn starts_turn(&self) -> bool {
         let prompt = self.current_prompt();
         let item = prompt.and_then(|prompt| self.item(prompt.item));
-        item.is_some_and(|item| !self.state.evaluated.contains(&self.prompt_end(item.prefix)))
-    }
-
-    /// Returns the entry for a request that ended with a prompt with this prefix.
-    fn prompt_end(&self, prefix: Fingerprint) -> u64 {
-        self.fingerprinter.fingerprint(&("prompt", prefix)).short()
+        item.is_some_and(|item| !self.state.prompt_ends.contains(&item.prefix.short()))
     }
 
     /// Removes entries of items that are not in this request. Hooks evaluate them
     /// again.
     fn remove_other_items(&mut self) {
-        let kept = self.conversation.items.iter().flat_map(|item| {
-            let end = self.prompt_end(item.prefix);
-            let (own, prompt) = (item.own.short(), item.prompt.short());
-            [item.prefix.short(), own, prompt, end]
-        });
-        let kept: HashSet<u64, FingerprintBuildHasher> = kept.collect();
+        let kept = self.conversation.items.iter();
+        let kept = kept.flat_map(|item| [item.prefix, item.own, item.prompt]);
+        let kept: HashSet<u64, FingerprintBuildHasher> = kept.map(Fingerprint::short).collect();
         self.state.evaluated.retain(|entry| kept.contains(entry));
+        self.state.prompt_ends.retain(|end| kept.contains(end));
         self.state.notes.retain(|entry, _| kept.contains(entry));
     }
 }

@@ -132,6 +132,21 @@ async fn a_session_that_an_event_creates_has_the_agent_of_its_first_call() {
 }
 
 #[tokio::test]
+async fn each_prompt_that_hooks_have_decided_counts_as_one_item() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, &denying_config()).await;
+    let agent = gate.agent().sending("x-hookgate-session", "s");
+
+    let texts = ["one", "A", "two", "B", "three"];
+    for end in [1, 3, 5] {
+        session_id(&agent, &conversation(&texts[..end])).await;
+    }
+
+    let details = gate.operator().get("/sessions/s").await.json();
+    assert_eq!(details["items"], 3);
+}
+
+#[tokio::test]
 async fn sessions_of_one_name_are_separate_for_each_caller() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, &denying_config()).await;
@@ -355,7 +370,7 @@ async fn requests_succeed_and_denials_are_kept_during_an_outage_of_redis() {
     )
     .await;
     redis.restart();
-    let key = format!("EXISTS hookgate:3:session::{id}");
+    let key = format!("EXISTS hookgate:4:session::{id}");
     let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
     while !redis.ask(&key).starts_with(":1") {
         assert!(

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Prefix of all keys. The number changes with the encoding of values or fingerprints.
-pub(super) const PREFIX: &str = "hookgate:3:";
+pub(super) const PREFIX: &str = "hookgate:4:";
 
 /// Limits of the sessions in Redis.
 #[derive(Debug)]
