@@ -53,6 +53,8 @@ pub struct Session {
     to_index: Vec<Fingerprint>,
     /// Items with changed notes, by prefix, with their own fingerprint and that of their prompt.
     noted: BTreeMap<u64, [u64; 2]>,
+    /// Time of the last change of a note, in milliseconds since the Unix epoch.
+    last_noted: u64,
     /// True if the store had the session when the request found it, or has it since.
     is_saved: bool,
     /// Counts the request as active until its response is recorded.
@@ -84,6 +86,7 @@ impl Session {
             store,
             to_index: Vec::new(),
             noted: BTreeMap::new(),
+            last_noted: 0,
             active: None,
             start: None,
         };
@@ -207,7 +210,9 @@ impl Session {
             self.to_index.push(replaced);
         }
         self.state.notes.entry(prefix).or_insert(note);
-        self.state.revise(prefix, now_ms())
+        // Equal notes on two items have different times, so that both are counted.
+        self.last_noted = now_ms().max(self.last_noted + 1);
+        self.state.revise(prefix, self.last_noted)
     }
 
     /// Records that `SessionStart` was fired, and the context that hooks added.

@@ -147,6 +147,29 @@ async fn each_prompt_that_hooks_have_decided_counts_as_one_item() {
 }
 
 #[tokio::test]
+async fn each_result_that_is_hidden_for_one_reason_is_counted() {
+    let upstream = Upstream::mock().await;
+    let hooks = hook::config(&[("AfterTool", hook::denying("dlp", "hidden"))]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+    let agent = gate.agent().sending("x-hookgate-session", "s");
+    let ids = ["call-0", "call-1", "call-2", "call-3", "call-4"];
+    let calls = ids.map(|id| json!({ "functionCall": { "id": id, "name": "f", "args": {} } }));
+    let results = ids.map(
+        |id| json!({ "functionResponse": { "id": id, "name": "f", "response": { "output": id } } }),
+    );
+    let body = json!({ "contents": [
+        { "role": "user", "parts": [{ "text": "go" }] },
+        { "role": "model", "parts": calls },
+        { "role": "user", "parts": results },
+    ] });
+
+    session_id(&agent, &body).await;
+
+    let details = gate.operator().get("/sessions/s").await.json();
+    assert_eq!(details["replaced"], 5);
+}
+
+#[tokio::test]
 async fn sessions_of_one_name_are_separate_for_each_caller() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, &denying_config()).await;
