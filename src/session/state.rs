@@ -167,10 +167,8 @@ impl SessionState {
     /// they differ, the state that was used last wins. What `other` has not counted yet is added.
     pub fn merge(&mut self, other: Self) {
         let [requests, turns] = other.uncounted;
-        let requests = self.requests.saturating_add(requests);
-        let turns = self.turns.saturating_add(turns);
-        let requests = requests.max(other.requests);
-        let turns = turns.max(other.turns);
+        let requests = self.requests.saturating_add(requests).max(other.requests);
+        let turns = self.turns.saturating_add(turns).max(other.turns);
         let is_newer = other.last_seen > self.last_seen;
         let own = std::mem::take(self);
         let (mut newer, older) = if is_newer { (other, own) } else { (own, other) };
