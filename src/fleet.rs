@@ -11,7 +11,7 @@ mod replica_status;
 
 pub use self::{
     heartbeat::Fleet,
-    redis_connection::{RedisConnection, RedisScript, ScriptCall, StoreError},
+    redis_connection::{RedisConnection, ScriptCall, StoreError},
     replica_status::{
         DecisionLogHead, DecisionLogView, FleetStatus, LostHead, ReplicaStatus, ReplicaView,
     },

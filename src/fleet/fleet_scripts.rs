@@ -1,9 +1,6 @@
 //! Lua scripts of heartbeats, on the clock of Redis. All keys have one hash tag.
 
-use super::{
-    redis_connection::{RedisScript, ScriptCall},
-    replica_status::ReplicaStatus,
-};
+use super::{redis_connection::ScriptCall, replica_status::ReplicaStatus};
 
 /// Prefix of all keys. The number changes with the form of the values.
 const PREFIX: &str = "hookgate:fleet:1:{replicas}";
@@ -27,7 +24,7 @@ end
 ";
 
 /// Writes a heartbeat and returns the number of replicas.
-pub(super) const BEAT: &str = "
+const BEAT: &str = "
 local replica, state, lifetime_ms, memory_ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local log, seq, hash, is_replaced = ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8] == '1'
 redis.call('ZADD', seen, now_ms, replica)
@@ -54,16 +51,16 @@ for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, memory_ms) end
 return redis.call('ZCARD', seen)";
 
 /// Removes a replica that ends.
-pub(super) const LEAVE: &str = "
+const LEAVE: &str = "
 remove(ARGV[1])
 return redis.status_reply('OK')";
 
 /// Returns the last line that is known of a decision log.
-pub(super) const HEAD: &str = "
+const HEAD: &str = "
 return redis.call('HGET', heads, ARGV[1])";
 
 /// Returns the replicas with their age and state, and the last lines of decision logs.
-pub(super) const LIST: &str = "
+const LIST: &str = "
 local lifetime_ms = tonumber(ARGV[1])
 local replicas, last_lines = {}, {}
 local found = redis.call('ZRANGEBYSCORE', seen, now_ms - lifetime_ms, '+inf', 'WITHSCORES')
@@ -91,15 +88,10 @@ pub(super) enum LogFile {
     Replaced,
 }
 
-/// Returns a script with this body.
-pub(super) fn script(body: &str) -> RedisScript {
-    RedisScript::new(format!("{PREAMBLE}{body}"))
-}
-
 /// Returns a heartbeat. `state` is the status as JSON.
 pub(super) fn beat(status: &ReplicaStatus, state: Vec<u8>, file: LogFile) -> ScriptCall {
     let head = status.decision_log.as_ref();
-    call()
+    call(BEAT)
         .arg(status.id.as_str())
         .arg(state)
         .arg(LIFETIME_MS)
@@ -112,20 +104,22 @@ pub(super) fn beat(status: &ReplicaStatus, state: Vec<u8>, file: LogFile) -> Scr
 
 /// Returns a request for the last line of a decision log.
 pub(super) fn head(log: &str) -> ScriptCall {
-    call().arg(log)
+    call(HEAD).arg(log)
 }
 
 /// Returns the end of a replica.
 pub(super) fn leave(replica: &str) -> ScriptCall {
-    call().arg(replica)
+    call(LEAVE).arg(replica)
 }
 
 /// Returns a request for all replicas.
 pub(super) fn list() -> ScriptCall {
-    call().arg(LIFETIME_MS)
+    call(LIST).arg(LIFETIME_MS)
 }
 
-fn call() -> ScriptCall {
+/// Returns a call of the script with this body.
+fn call(body: &str) -> ScriptCall {
     let names = ["seen", "status", "logs", "heads", "lost"];
-    ScriptCall::new(names.map(|name| format!("{PREFIX}:{name}")))
+    let keys = names.map(|name| format!("{PREFIX}:{name}"));
+    ScriptCall::new(format!("{PREAMBLE}{body}"), keys)
 }

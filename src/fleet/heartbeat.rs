@@ -12,10 +12,8 @@ use prometheus_client::metrics::counter::Counter;
 use uuid::Uuid;
 
 use super::{
-    fleet_scripts::{
-        BEAT, HEAD, LEAVE, LIST, ListAnswer, LogFile, beat, head, leave, list, script,
-    },
-    redis_connection::{RedisConnection, RedisScript, StoreError},
+    fleet_scripts::{ListAnswer, LogFile, beat, head, leave, list},
+    redis_connection::{RedisConnection, StoreError},
     replica_status::{
         DecisionLogHead, DecisionLogView, FleetStatus, LostHead, ReplicaStatus, ReplicaView,
     },
@@ -37,10 +35,6 @@ pub struct Fleet {
     host: String,
     /// Name of the machine and random id of this process.
     pub replica: String,
-    beat_script: RedisScript,
-    leave_script: RedisScript,
-    list_script: RedisScript,
-    head_script: RedisScript,
     /// Name of the decision log whose file was compared with what Redis has of it. An open file
     /// only grows.
     compared_log: Mutex<Option<String>>,
@@ -66,10 +60,6 @@ impl Fleet {
             connection: RedisConnection::new(url, "fleet", failures)?,
             replica: format!("{host}-{id}"),
             host,
-            beat_script: script(BEAT),
-            leave_script: script(LEAVE),
-            list_script: script(LIST),
-            head_script: script(HEAD),
             compared_log: Mutex::default(),
             replicas: AtomicU64::new(0),
         })
@@ -95,8 +85,7 @@ impl Fleet {
         // A status has no map whose keys could be unsuitable.
         let state = serde_json::to_vec(status).unwrap_or_default();
         let call = beat(status, state, file);
-        let beat = self.connection.run_script(&self.beat_script, &call);
-        let replicas: Option<u64> = beat.await;
+        let replicas: Option<u64> = self.connection.run_script(&call).await;
         if let Some(replicas) = replicas {
             self.replicas.store(replicas, Ordering::Relaxed);
             *self.compared_log.lock() = log.map(str::to_owned);
@@ -110,9 +99,7 @@ impl Fleet {
         let Some(log) = log.filter(|log| self.compared_log.lock().as_deref() != Some(*log)) else {
             return Some(LogFile::Continued);
         };
-        let call = head(log);
-        let known = self.connection.run_script(&self.head_script, &call);
-        let known: Option<String> = known.await?;
+        let known: Option<String> = self.connection.run_script(&head(log)).await?;
         let path = log.strip_prefix(&self.host);
         let path = path.and_then(|rest| rest.strip_prefix(':'));
         let (Some(path), Some(known)) = (path, known.as_deref().and_then(parse_head)) else {
@@ -130,20 +117,13 @@ impl Fleet {
     /// Removes this replica from the fleet.
     pub async fn leave(&self) {
         let call = leave(&self.replica);
-        let left = self.connection.run_script(&self.leave_script, &call);
-        let _left: Option<()> = left.await;
-    }
-
-    /// Returns the reason why Redis refuses commands, if it answers.
-    pub fn refusal(&self) -> Option<String> {
-        self.connection.refusal()
+        let _left: Option<()> = self.connection.run_script(&call).await;
     }
 
     /// Returns the state of all replicas; `None` if Redis is unavailable.
     pub async fn status(&self) -> Option<FleetStatus> {
-        let call = list();
-        let listed = self.connection.run_script(&self.list_script, &call);
-        Some(fleet_status(listed.await?))
+        let listed = self.connection.run_script(&list()).await?;
+        Some(fleet_status(listed))
     }
 }
 

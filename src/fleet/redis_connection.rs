@@ -1,6 +1,6 @@
 //! Connection to Redis with short timeouts and a pause after each failure.
 
-use std::{fmt, time::Duration};
+use std::{borrow::Cow, fmt, time::Duration};
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use data_encoding::HEXLOWER;
@@ -59,38 +59,31 @@ enum RedisFailure {
     Refused(String),
 }
 
-/// A Lua script, which Redis runs atomically.
-#[derive(Debug)]
-pub struct RedisScript {
-    text: String,
-    sha1: String,
-}
-
-impl RedisScript {
-    /// Creates a script of this text.
-    pub fn new(text: String) -> Self {
-        let sha1 = digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
-        Self {
-            sha1: HEXLOWER.encode(sha1.as_ref()),
-            text,
-        }
-    }
-}
-
-/// Keys and arguments of one run of a script.
-#[derive(Debug, Clone, Default)]
+/// One run of a Lua script, which Redis runs atomically.
+#[derive(Debug, Clone)]
 pub struct ScriptCall {
+    script: Cow<'static, str>,
     keys: Vec<String>,
     arguments: Vec<Vec<u8>>,
 }
 
 impl ScriptCall {
-    /// Creates a call with these keys and no arguments.
-    pub fn new(keys: impl IntoIterator<Item = String>) -> Self {
+    /// Creates a call of a script with these keys and no arguments.
+    pub fn new(
+        script: impl Into<Cow<'static, str>>,
+        keys: impl IntoIterator<Item = String>,
+    ) -> Self {
         Self {
+            script: script.into(),
             keys: keys.into_iter().collect(),
             arguments: Vec::new(),
         }
+    }
+
+    /// Returns the hash under which Redis keeps the script.
+    fn sha1(&self) -> String {
+        let sha1 = digest(&SHA1_FOR_LEGACY_USE_ONLY, self.script.as_bytes());
+        HEXLOWER.encode(sha1.as_ref())
     }
 
     /// Returns the command that runs a script by its text or its hash.
@@ -132,17 +125,13 @@ impl RedisConnection {
 
     /// Runs a script; `None` if Redis is unavailable. The script is sent by its hash, and
     /// as a whole if Redis does not have it: servers may refuse to load scripts.
-    pub async fn run_script<T: FromRedisValue>(
-        &self,
-        script: &RedisScript,
-        call: &ScriptCall,
-    ) -> Option<T> {
+    pub async fn run_script<T: FromRedisValue>(&self, call: &ScriptCall) -> Option<T> {
         let query = async {
             let mut connection = self.connection().await?;
-            let by_hash = call.command("EVALSHA", &script.sha1);
+            let by_hash = call.command("EVALSHA", &call.sha1());
             match by_hash.query_async(&mut connection).await {
                 Err(error) if error.kind() == ErrorKind::NoScriptError => {
-                    let whole = call.command("EVAL", &script.text);
+                    let whole = call.command("EVAL", &call.script);
                     whole.query_async(&mut connection).await
                 }
                 answer => answer,

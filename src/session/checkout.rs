@@ -55,6 +55,8 @@ pub struct Session {
     to_index: Vec<Fingerprint>,
     /// Items with changed notes, by prefix, with their own fingerprint and that of their prompt.
     noted: BTreeMap<u64, [u64; 2]>,
+    /// Time of the last change of a note, in milliseconds since the Unix epoch.
+    last_noted: u64,
     /// True if the store had the session when the request found it, or has it since.
     is_saved: bool,
     /// Counts the request as active until its response is recorded.
@@ -87,13 +89,15 @@ impl Session {
             store,
             to_index: Vec::new(),
             noted: BTreeMap::new(),
+            last_noted: 0,
             active: None,
             start: None,
         };
         // INVARIANT: later changes of this request do not affect its prompts.
-        let evaluated = &session.state.evaluated;
-        let is_end = |prefix| evaluated.contains(&session.prompt_end(prefix));
+        let ends = &session.state.prompt_ends;
+        let is_end = |prefix: Fingerprint| ends.contains(&prefix.short());
         session.prompts = session.conversation.prompts(&is_end);
+        let evaluated = &session.state.evaluated;
         // A summary by the model is listed by its prefix only.
         let is_decided = |end: &Item| {
             evaluated.contains(&end.prefix.short()) || evaluated.contains(&end.prompt.short())
@@ -120,15 +124,19 @@ impl Session {
         let state = &mut self.state;
         state.touch(now_ms());
         state.requests += 1;
+        state.uncounted = [1, 0];
         if is_new {
             state.first_seen = state.last_seen;
+        }
+        // An event that the agent reported may have created the session.
+        if is_new || state.source == SessionSource::Reported {
             let source = request.named.map(|(_, source)| source);
             state.source = source.unwrap_or(SessionSource::History);
-            request.caller.clone_into(&mut state.caller);
             request.agent.clone_into(&mut state.agent);
         }
         if request.role == CallRole::Main && self.starts_turn() {
             self.state.turns += 1;
+            self.state.uncounted = [1, 1];
         }
         // A helper call has a part of the conversation, or more than it.
         let is_helper = request.role == CallRole::Helper && !is_new;
@@ -205,7 +213,9 @@ impl Session {
             self.to_index.push(replaced);
         }
         self.state.notes.entry(prefix).or_insert(note);
-        self.state.revise(prefix, now_ms())
+        // Equal notes on two items have different times, so that both are counted.
+        self.last_noted = now_ms().max(self.last_noted + 1);
+        self.state.revise(prefix, self.last_noted)
     }
 
     /// Records that `SessionStart` was fired, and the context that hooks added.
@@ -283,16 +293,17 @@ impl Session {
         }
         let prompt = self.current_prompt();
         if let Some(prompt) = prompt.filter(|_| self.role == CallRole::Main) {
-            let item = self.conversation.items.get(prompt.item);
-            let end = item.map(|item| self.prompt_end(item.prefix));
-            self.state.evaluated.extend(end);
+            let end = self.item(prompt.item).map(|item| item.prefix.short());
+            self.state.prompt_ends.extend(end);
         }
         self.copy_notes();
-        if self.state.evaluated.len() > MAX_KNOWN_ITEMS {
+        let known = self.state.evaluated.len();
+        if known.max(self.state.prompt_ends.len()) > MAX_KNOWN_ITEMS {
             self.remove_other_items();
         }
         let to_index = std::mem::take(&mut self.to_index);
         let state = self.state.clone();
+        self.state.uncounted = [0, 0];
         if self.is_saved {
             self.store.update(&self.key, state, &to_index).await;
         } else {
@@ -354,24 +365,17 @@ impl Session {
     fn starts_turn(&self) -> bool {
         let prompt = self.current_prompt();
         let item = prompt.and_then(|prompt| self.item(prompt.item));
-        item.is_some_and(|item| !self.state.evaluated.contains(&self.prompt_end(item.prefix)))
-    }
-
-    /// Returns the entry for a request that ended with a prompt with this prefix.
-    fn prompt_end(&self, prefix: Fingerprint) -> u64 {
-        self.fingerprinter.fingerprint(&("prompt", prefix)).short()
+        item.is_some_and(|item| !self.state.prompt_ends.contains(&item.prefix.short()))
     }
 
     /// Removes entries of items that are not in this request. Hooks evaluate them
     /// again.
     fn remove_other_items(&mut self) {
-        let kept = self.conversation.items.iter().flat_map(|item| {
-            let end = self.prompt_end(item.prefix);
-            let (own, prompt) = (item.own.short(), item.prompt.short());
-            [item.prefix.short(), own, prompt, end]
-        });
-        let kept: HashSet<u64, FingerprintBuildHasher> = kept.collect();
+        let kept = self.conversation.items.iter();
+        let kept = kept.flat_map(|item| [item.prefix, item.own, item.prompt]);
+        let kept: HashSet<u64, FingerprintBuildHasher> = kept.map(Fingerprint::short).collect();
         self.state.evaluated.retain(|entry| kept.contains(entry));
+        self.state.prompt_ends.retain(|end| kept.contains(end));
         self.state.notes.retain(|entry, _| kept.contains(entry));
     }
 }

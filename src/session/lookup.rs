@@ -121,7 +121,6 @@ impl Sessions {
         let mut state = lookup.state;
         if lookup.match_kind == MatchKind::New {
             state.source = SessionSource::Reported;
-            caller.clone_into(&mut state.caller);
             state.first_seen = now_ms();
         }
         state.touch(now_ms());

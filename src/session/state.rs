@@ -63,8 +63,6 @@ impl SessionSource {
 pub struct SessionState {
     /// Method by which the session is identified.
     pub source: SessionSource,
-    /// SHA-256 of its caller's credential; empty without one.
-    pub caller: String,
     /// `User-Agent` of its first request.
     pub agent: String,
     /// First use, in milliseconds since the Unix epoch.
@@ -75,6 +73,9 @@ pub struct SessionState {
     pub requests: u64,
     /// Number of prompts so far.
     pub turns: u64,
+    /// Calls and prompts of one request that the stored state does not count yet.
+    #[serde(skip)]
+    pub uncounted: [u64; 2],
     /// True if `SessionStart` was fired or is not needed.
     pub started: bool,
     /// Context that `SessionStart` hooks added, as inserted.
@@ -86,7 +87,9 @@ pub struct SessionState {
     /// True if the latest conversation ends with a complete response of the model.
     pub answered: bool,
     /// Items that hooks have evaluated, by prefix and by the fingerprint of their prompt.
-    pub evaluated: HashSet<u64, FingerprintBuildHasher>,
+    pub evaluated: KnownItems,
+    /// Prefixes at which a request has ended with a prompt.
+    pub prompt_ends: KnownItems,
     /// Decisions of hooks about items, by the same fingerprints and by their own.
     pub notes: HashMap<u64, ItemNote, FingerprintBuildHasher>,
     /// Events that the agent reports itself.
@@ -95,6 +98,9 @@ pub struct SessionState {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub usage: UsageByPolicy,
 }
+
+/// Short fingerprints of items.
+type KnownItems = HashSet<u64, FingerprintBuildHasher>;
 
 /// Calls and tokens by the name of a policy, and by the replica that has counted them. Each
 /// replica only increases its own.
@@ -141,6 +147,7 @@ impl SessionState {
     pub fn forked(self) -> Self {
         Self {
             evaluated: self.evaluated,
+            prompt_ends: self.prompt_ends,
             notes: self.notes,
             reported: self.reported,
             ..Self::default()
@@ -157,14 +164,14 @@ impl SessionState {
     }
 
     /// Merges another state of the same session. Entries of either are kept; where
-    /// they differ, the state that was used last wins.
+    /// they differ, the state that was used last wins. What `other` has not counted yet is added.
     pub fn merge(&mut self, other: Self) {
+        let [requests, turns] = other.uncounted;
+        let requests = self.requests.saturating_add(requests).max(other.requests);
+        let turns = self.turns.saturating_add(turns).max(other.turns);
         let is_newer = other.last_seen > self.last_seen;
         let own = std::mem::take(self);
         let (mut newer, older) = if is_newer { (other, own) } else { (own, other) };
-        if newer.caller.is_empty() {
-            newer.caller = older.caller;
-        }
         if newer.agent.is_empty() {
             newer.agent = older.agent;
         }
@@ -173,8 +180,9 @@ impl SessionState {
             (0, first) | (first, 0) => first,
             (one, other) => one.min(other),
         };
-        newer.requests = newer.requests.max(older.requests);
-        newer.turns = newer.turns.max(older.turns);
+        newer.requests = requests;
+        newer.turns = turns;
+        newer.uncounted = [0, 0];
         newer.started |= older.started;
         newer.context = newer.context.or(older.context);
         newer.reported.extend(older.reported);
@@ -186,10 +194,8 @@ impl SessionState {
                 *counted = [calls.max(newer_calls), tokens.max(newer_tokens)];
             }
         }
-        let missing = older.evaluated.difference(&newer.evaluated);
-        let missing: Vec<_> = missing.copied().collect();
-        if newer.evaluated.len() + missing.len() <= MAX_KNOWN_ITEMS {
-            newer.evaluated.extend(missing);
+        add_known(&mut newer.prompt_ends, &older.prompt_ends);
+        if add_known(&mut newer.evaluated, &older.evaluated) {
             for (item, note) in older.notes {
                 newer.notes.entry(item).or_default().merge(note);
             }
@@ -209,7 +215,7 @@ impl SessionState {
         STATE_BYTES
             + usages.sum::<usize>() * USAGE_BYTES
             + self.prefixes.len() * size_of::<Fingerprint>()
-            + self.evaluated.len() * NUMBER_BYTES
+            + (self.evaluated.len() + self.prompt_ends.len()) * NUMBER_BYTES
             + self.notes.len() * NOTE_BYTES
             + self.text_bytes()
     }
@@ -288,6 +294,16 @@ impl ItemNote {
     }
 }
 
+/// Adds the items of an older state and returns true, unless there are too many in all.
+fn add_known(newer: &mut KnownItems, older: &KnownItems) -> bool {
+    let missing: Vec<u64> = older.difference(newer).copied().collect();
+    let fits = newer.len() + missing.len() <= MAX_KNOWN_ITEMS;
+    if fits {
+        newer.extend(missing);
+    }
+    fits
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -323,6 +339,7 @@ mod tests {
             context in text(),
             prefixes in proptest::collection::vec((0_u128..9).prop_map(Fingerprint), 0..3),
             evaluated in proptest::collection::hash_set(0_u64..9, 0..5),
+            prompt_ends in proptest::collection::hash_set(0_u64..9, 0..5),
             notes in proptest::collection::hash_map(0_u64..4, a_note(), 0..4),
             usage in proptest::collection::btree_map("[pq]", a_usage(), 0..2),
         ) -> SessionState {
@@ -334,6 +351,7 @@ mod tests {
                 context,
                 prefixes,
                 evaluated: evaluated.into_iter().collect(),
+                prompt_ends: prompt_ends.into_iter().collect(),
                 notes: notes.into_iter().collect(),
                 usage,
                 ..SessionState::default()

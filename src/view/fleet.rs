@@ -50,7 +50,7 @@ pub async fn status(app: &App) -> Result<FleetStatus, ApiError> {
     };
     let status = fleet.status().await;
     status.ok_or_else(|| {
-        let refusal = fleet.refusal();
+        let refusal = fleet.connection.refusal();
         let message = refusal.unwrap_or_else(|| "Redis does not answer".to_owned());
         ApiError::new(ErrorReason::FleetUnavailable, message)
     })

@@ -54,7 +54,7 @@ async fn denied_items(store: &SessionStore, id: &str) -> Vec<u64> {
 /// Expires sessions, which also writes unsaved ones, until Redis has this session.
 async fn expire_until_written(store: &SessionStore, redis: &Redis, id: &str) {
     let deadline = Instant::now() + TEST_TIMEOUT;
-    let command = format!("EXISTS hookgate:3:session:ab:{id}");
+    let command = format!("EXISTS hookgate:4:session:ab:{id}");
     while !redis.ask(&command).starts_with(":1") {
         assert!(Instant::now() < deadline, "`{id}` is not written");
         store.expire().await;
@@ -129,10 +129,10 @@ async fn ended_sessions_leave_a_bounded_list_that_expires() {
         store.remove(&key(id)).await;
     }
 
-    let keys = redis.ask("KEYS hookgate:3:*");
-    assert_eq!(keys, "*1\r\n$16\r\nhookgate:3:ended\r\n+OK\r\n");
-    assert_eq!(redis.ask("ZCARD hookgate:3:ended"), ":2\r\n+OK\r\n");
-    let expiry = redis.ask("PTTL hookgate:3:ended");
+    let keys = redis.ask("KEYS hookgate:4:*");
+    assert_eq!(keys, "*1\r\n$16\r\nhookgate:4:ended\r\n+OK\r\n");
+    assert_eq!(redis.ask("ZCARD hookgate:4:ended"), ":2\r\n+OK\r\n");
+    let expiry = redis.ask("PTTL hookgate:4:ended");
     assert!(!expiry.starts_with(":-"), "{expiry}");
 }
 
@@ -351,7 +351,7 @@ async fn sessions_are_listed_newest_first_and_found_by_id() {
     assert_eq!(with_this_id, [key("a"), elsewhere.clone()]);
     assert!(other.remove(&elsewhere).await.is_some());
     assert_eq!(one.find_by_id("a").await.len(), 1);
-    assert_eq!(redis.ask("ZCARD hookgate:3:names"), ":2\r\n+OK\r\n");
+    assert_eq!(redis.ask("ZCARD hookgate:4:names"), ":2\r\n+OK\r\n");
 }
 
 #[tokio::test]
@@ -380,7 +380,7 @@ async fn saving_a_session_renews_the_ttl_of_all_its_fingerprints() {
 
 /// Returns the TTL of fingerprint 1 in milliseconds.
 fn fingerprint_ttl(redis: &Redis) -> i64 {
-    let answer = redis.ask(&format!("PTTL hookgate:3:fingerprint:{:032x}", 1));
+    let answer = redis.ask(&format!("PTTL hookgate:4:fingerprint:{:032x}", 1));
     let line = answer.lines().next().unwrap();
     line.trim_start_matches(':').parse().unwrap()
 }

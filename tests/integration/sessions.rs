@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::Router;
 use data_encoding::HEXLOWER;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
@@ -93,6 +94,79 @@ async fn sessions_are_listed_newest_first_without_their_content() {
         // Not `bad`, which a hexadecimal id may contain.
         assert!(!text.contains("hello") && !text.contains("again"), "{text}");
     }
+}
+
+#[tokio::test]
+async fn parallel_calls_of_a_session_are_all_counted() {
+    let upstream = Upstream::mock().await;
+    let slow = hook::command("slow", "cat > /dev/null; sleep 0.5");
+    let gate = TestGateway::start(&upstream, &hook::config(&[("BeforeAgent", slow)])).await;
+    let agent = gate.agent().sending("x-hookgate-session", "s");
+    let prompts: Vec<Value> = (0..10).map(|at| prompt(&format!("number {at}"))).collect();
+
+    join_all(prompts.iter().map(|body| session_id(&agent, body))).await;
+
+    let details = gate.operator().get("/sessions/s").await.json();
+    assert_eq!(details["requests"], 10);
+    assert_eq!(details["turns"], 10);
+}
+
+#[tokio::test]
+async fn a_session_that_an_event_creates_has_the_agent_of_its_first_call() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, &denying_config()).await;
+    let agent = gate.agent().sending("x-hookgate-session", "s");
+    let agent = agent.sending("user-agent", "tester/1.0");
+    let event = json!({
+        "hook_event_name": "BeforeTool", "session_id": "s", "tool_name": "t", "tool_input": {},
+    });
+
+    agent.report(&event, "").await;
+    let created = gate.operator().get("/sessions/s").await.json();
+    session_id(&agent, &prompt("hi")).await;
+    let used = gate.operator().get("/sessions/s").await.json();
+
+    assert_eq!(created["source"], "reported");
+    assert_eq!(used["source"], "header");
+    assert_eq!(used["agent"], "tester/1.0");
+}
+
+#[tokio::test]
+async fn each_prompt_that_hooks_have_decided_counts_as_one_item() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, &denying_config()).await;
+    let agent = gate.agent().sending("x-hookgate-session", "s");
+
+    let texts = ["one", "A", "two", "B", "three"];
+    for end in [1, 3, 5] {
+        session_id(&agent, &conversation(&texts[..end])).await;
+    }
+
+    let details = gate.operator().get("/sessions/s").await.json();
+    assert_eq!(details["items"], 3);
+}
+
+#[tokio::test]
+async fn each_result_that_is_hidden_for_one_reason_is_counted() {
+    let upstream = Upstream::mock().await;
+    let hooks = hook::config(&[("AfterTool", hook::denying("dlp", "hidden"))]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+    let agent = gate.agent().sending("x-hookgate-session", "s");
+    let ids = ["call-0", "call-1", "call-2", "call-3", "call-4"];
+    let calls = ids.map(|id| json!({ "functionCall": { "id": id, "name": "f", "args": {} } }));
+    let results = ids.map(
+        |id| json!({ "functionResponse": { "id": id, "name": "f", "response": { "output": id } } }),
+    );
+    let body = json!({ "contents": [
+        { "role": "user", "parts": [{ "text": "go" }] },
+        { "role": "model", "parts": calls },
+        { "role": "user", "parts": results },
+    ] });
+
+    session_id(&agent, &body).await;
+
+    let details = gate.operator().get("/sessions/s").await.json();
+    assert_eq!(details["replaced"], 5);
 }
 
 #[tokio::test]
@@ -319,7 +393,7 @@ async fn requests_succeed_and_denials_are_kept_during_an_outage_of_redis() {
     )
     .await;
     redis.restart();
-    let key = format!("EXISTS hookgate:3:session::{id}");
+    let key = format!("EXISTS hookgate:4:session::{id}");
     let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
     while !redis.ask(&key).starts_with(":1") {
         assert!(

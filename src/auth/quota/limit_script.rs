@@ -227,7 +227,7 @@ pub(super) fn run(caller: &str, sync: &CallSync, request: Option<&AdmitArguments
     let max_calls = request.and_then(|request| request.max_calls);
     let per_day = request.and_then(|request| request.per_day);
     let own = sync.own;
-    let mut call = ScriptCall::new(keys(caller, own.source))
+    let mut call = ScriptCall::new(limit_script(), keys(caller, own.source))
         .arg(LEASE_MS)
         .arg(sync.debt_ns)
         .arg(u8::from(sync.is_behind))

@@ -11,13 +11,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use super::{
     caller_usage::{CallSync, CallerUsage, SyncScope},
     daily_tokens::SeenTokens,
-    limit_script::{Admission, AdmitArguments, LimitsAnswer, limit_script, run},
+    limit_script::{Admission, AdmitArguments, LimitsAnswer, run},
 };
-use crate::{
-    config::OnStoreLoss,
-    fleet::{Fleet, RedisScript},
-    mutex::Mutex,
-};
+use crate::{config::OnStoreLoss, fleet::Fleet, mutex::Mutex};
 
 /// Limits that all replicas of a fleet share.
 #[derive(Debug)]
@@ -28,7 +24,6 @@ pub struct SharedLimits {
     min_replicas: u64,
     /// True while Redis is unavailable: since a failed request or heartbeat.
     is_lost: AtomicBool,
-    script: RedisScript,
     /// Metric that is 1 while limits are shared, else 0.
     gauge: Gauge,
 }
@@ -68,7 +63,6 @@ impl SharedLimits {
             on_loss,
             min_replicas: u64::from(min_replicas),
             is_lost: AtomicBool::new(false),
-            script: RedisScript::new(limit_script()),
             gauge,
         }
     }
@@ -122,8 +116,7 @@ impl SharedLimits {
             return Some(Admission::Admitted);
         }
         let call = run(caller, &pending.sync, request);
-        let connection = &self.fleet.connection;
-        let answer: Option<LimitsAnswer> = connection.run_script(&self.script, &call).await;
+        let answer: Option<LimitsAnswer> = self.fleet.connection.run_script(&call).await;
         let Some(answer) = answer else {
             self.lose();
             return None;

@@ -9,12 +9,11 @@ mod lua;
 use std::{collections::HashMap, time::Duration};
 
 use prometheus_client::metrics::counter::Counter;
-use redis::FromRedisValue;
 use uuid::Uuid;
 
 use self::{
     codec::{Version, key_of, key_of_name},
-    lua::{RedisLimits, ScriptRun, SessionScripts},
+    lua::RedisLimits,
 };
 use super::memory::{FingerprintSync, MemoryStore};
 use crate::{
@@ -42,7 +41,7 @@ const MAX_WRITE_ATTEMPTS: usize = 5;
 pub struct RedisStore {
     copy: MemoryStore,
     connection: RedisConnection,
-    scripts: SessionScripts,
+    limits: RedisLimits,
     /// Secret of the fingerprints, and whether it is that of Redis.
     fingerprinter: Mutex<(Uuid, SecretOrigin)>,
     /// Saves that Redis does not have yet.
@@ -75,15 +74,10 @@ impl RedisStore {
         Ok(Self {
             copy: MemoryStore::new(max, idle),
             connection: RedisConnection::new(url, "sessions", failures)?,
-            scripts: SessionScripts::new(RedisLimits { max, idle }),
+            limits: RedisLimits { max, idle },
             fingerprinter: Mutex::new((Uuid::new_v4(), SecretOrigin::Local)),
             pending: Mutex::default(),
         })
-    }
-
-    /// Runs a script; `None` if Redis is unavailable.
-    async fn run<T: FromRedisValue>(&self, (script, call): ScriptRun<'_>) -> Option<T> {
-        self.connection.run_script(script, &call).await
     }
 
     /// Returns a fingerprinter with the shared secret, if Redis is available.
@@ -99,7 +93,7 @@ impl RedisStore {
     /// Takes over the shared secret. The first gateway creates it.
     async fn sync_secret(&self) {
         let (own, _) = *self.fingerprinter.lock();
-        let secret: Option<Vec<u8>> = self.run(self.scripts.secret(own)).await;
+        let secret: Option<Vec<u8>> = self.connection.run_script(&lua::secret(own)).await;
         if let Some(secret) = secret.and_then(|bytes| Uuid::from_slice(&bytes).ok()) {
             *self.fingerprinter.lock() = (secret, SecretOrigin::Shared);
         }
@@ -111,7 +105,8 @@ impl RedisStore {
         let until = own.as_ref().map_or(fingerprints.len(), |(at, _)| at + 1);
         let batches = fingerprints.get(..until)?.chunks(MAX_SEARCHED_KEYS);
         for (batch, start) in batches.zip((0..).step_by(MAX_SEARCHED_KEYS)) {
-            let found: Option<Option<(usize, Vec<u8>)>> = self.run(self.scripts.find(batch)).await;
+            let call = lua::find(batch);
+            let found: Option<Option<(usize, Vec<u8>)>> = self.connection.run_script(&call).await;
             let Some(found) = found else { break };
             if let Some((at, member)) = found {
                 let key = key_of(&member);
@@ -122,8 +117,8 @@ impl RedisStore {
     }
 
     pub(super) async fn load(&self, key: &SessionKey) -> Option<SessionState> {
-        let load = self.scripts.load(key, self.copy.version(key));
-        let changed: Option<Option<Vec<u8>>> = self.run(load).await;
+        let call = lua::load(key, self.copy.version(key));
+        let changed: Option<Option<Vec<u8>>> = self.connection.run_script(&call).await;
         match changed.flatten().as_deref() {
             Some([]) => self.remove_ended(key),
             Some(blob) => {
@@ -188,8 +183,8 @@ impl RedisStore {
                 FingerprintSync::All => self.copy.fingerprints(key),
                 FingerprintSync::New => fresh.to_vec(),
             };
-            let save = self.scripts.save(key, expected, blob, &fingerprints);
-            let there: Option<Option<Vec<u8>>> = self.run(save).await;
+            let call = self.limits.save(key, expected, blob, &fingerprints);
+            let there: Option<Option<Vec<u8>>> = self.connection.run_script(&call).await;
             let Some(there) = there else {
                 return false;
             };
@@ -231,7 +226,8 @@ impl RedisStore {
     pub(super) async fn remove(&self, key: &SessionKey) -> Option<SessionState> {
         let state = self.load(key).await;
         self.remove_ended(key);
-        let _gone: Option<()> = self.run(self.scripts.end(key)).await;
+        let call = self.limits.end(key);
+        let _gone: Option<()> = self.connection.run_script(&call).await;
         state
     }
 
@@ -240,7 +236,8 @@ impl RedisStore {
     }
 
     pub(super) async fn newest(&self, limit: usize) -> Vec<(SessionKey, SessionState)> {
-        let listed: Option<Vec<ListedSession>> = self.run(self.scripts.newest(limit)).await;
+        let call = lua::newest(limit);
+        let listed: Option<Vec<ListedSession>> = self.connection.run_script(&call).await;
         let Some(listed) = listed else {
             return self.copy.newest(limit);
         };
@@ -250,7 +247,8 @@ impl RedisStore {
     }
 
     pub(super) async fn find_by_id(&self, id: &str) -> Vec<(SessionKey, SessionState)> {
-        let names: Option<Vec<Vec<u8>>> = self.run(self.scripts.called(id)).await;
+        let call = lua::called(id);
+        let names: Option<Vec<Vec<u8>>> = self.connection.run_script(&call).await;
         let Some(names) = names else {
             return self.copy.find_by_id(id);
         };
@@ -287,8 +285,9 @@ impl RedisStore {
 
     /// Claims a batch of ended sessions, and returns their number.
     async fn claim_batch(&self, ended: &mut Vec<(SessionKey, SessionState)>) -> usize {
-        let claimed = self.run(self.scripts.claim(BATCH_SIZE)).await;
-        let claimed: Vec<ListedSession> = claimed.unwrap_or_default();
+        let call = self.limits.claim(BATCH_SIZE);
+        let claimed: Option<Vec<ListedSession>> = self.connection.run_script(&call).await;
+        let claimed = claimed.unwrap_or_default();
         let count = claimed.len();
         ended.extend(claimed.into_iter().filter_map(|(member, blob)| {
             let key = key_of(&member)?;

@@ -1,6 +1,9 @@
 //! gemini-cli's conversation format: one JSON record per line. Pure.
 
-use std::ops::Range;
+use std::{
+    hash::{BuildHasher, RandomState},
+    ops::Range,
+};
 
 use serde_json::{Map, Value, json};
 
@@ -25,8 +28,18 @@ pub(super) enum Author {
     Model,
 }
 
+/// Model message in the file, without its text and calls, which later requests have.
+#[derive(Debug)]
+pub(super) struct ModelMessage {
+    pub(super) id: String,
+    model: String,
+    /// Token counts as in the file.
+    tokens: Value,
+    timestamp: String,
+}
+
 /// Text and calls of a model message.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug)]
 pub(super) struct ModelText {
     pub(super) text: String,
     /// Calls as `{"id", "name", "args"}`.
@@ -104,11 +117,51 @@ impl MessageGroup {
 }
 
 impl ModelText {
-    /// Compares text and calls, without the ids that agents do not send back.
-    pub(super) fn matches(&self, others: &Self) -> bool {
-        let named = |value: &Value| (value.get("name").cloned(), value.get("args").cloned());
-        let calls = self.calls.iter().map(named);
-        self.text == others.text && calls.eq(others.calls.iter().map(named))
+    /// Returns a hash of text and calls, without the ids that agents do not send back.
+    pub(super) fn hash(&self, hasher: &RandomState) -> u64 {
+        let calls = self.calls.iter();
+        let calls = calls.map(|call| (call.get("name"), call.get("args")));
+        hasher.hash_one((&self.text, calls.collect::<Vec<_>>()))
+    }
+}
+
+impl ModelMessage {
+    /// A message with this id. `usage` is `usageMetadata` as on the wire.
+    pub(super) fn new(id: &str, model: &str, usage: &Value, now: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            model: model.to_owned(),
+            tokens: tokens(usage),
+            timestamp: now.to_owned(),
+        }
+    }
+
+    /// Returns its record.
+    pub(super) fn record(&self, text: &ModelText) -> Value {
+        json!({
+            "id": self.id,
+            "timestamp": self.timestamp,
+            "type": "gemini",
+            "content": text.text,
+            "thoughts": [],
+            "tokens": self.tokens,
+            "model": self.model,
+        })
+    }
+
+    /// Returns its record with the results of its calls.
+    pub(super) fn record_with_results(
+        &self,
+        text: &ModelText,
+        results: &[Value],
+        now: &str,
+    ) -> Value {
+        let mut record = self.record(text);
+        if let Some(fields) = record.as_object_mut() {
+            let calls = call_records(&text.calls, results, now);
+            fields.insert("toolCalls".to_owned(), calls.into());
+        }
+        record
     }
 }
 
@@ -128,32 +181,8 @@ pub(super) fn user_record(id: &str, parts: &[Value], now: &str) -> Value {
     json!({ "id": id, "timestamp": now, "type": "user", "content": parts })
 }
 
-/// Record of a model message. `usage` is `usageMetadata` as on the wire.
-pub(super) fn model_record(
-    id: &str,
-    text: &ModelText,
-    model: &str,
-    usage: &Value,
-    now: &str,
-) -> Value {
-    json!({
-        "id": id,
-        "timestamp": now,
-        "type": "gemini",
-        "content": text.text,
-        "thoughts": [],
-        "tokens": tokens(usage),
-        "model": model,
-    })
-}
-
-/// Returns the record of a model message with the results of its calls.
-pub(super) fn record_with_results(
-    record: &Value,
-    calls: &[Value],
-    results: &[Value],
-    now: &str,
-) -> Value {
+/// Returns the records of calls with their results.
+fn call_records(calls: &[Value], results: &[Value], now: &str) -> Vec<Value> {
     let mut left: Vec<&Value> = results.iter().collect();
     let calls = calls.iter().enumerate().map(|(number, call)| {
         let name = text_at(call, "/name").unwrap_or_default();
@@ -176,12 +205,7 @@ pub(super) fn record_with_results(
             "renderOutputAsMarkdown": false,
         })
     });
-    let calls: Vec<Value> = calls.collect();
-    let mut record = record.clone();
-    if let Some(fields) = record.as_object_mut() {
-        fields.insert("toolCalls".to_owned(), calls.into());
-    }
-    record
+    calls.collect()
 }
 
 /// Returns whether a result is that of a call: it has the same name, and the same id if

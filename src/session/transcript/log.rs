@@ -1,12 +1,14 @@
 //! State of one transcript: the messages that it contains, and the records to append. No IO.
 
+use std::hash::RandomState;
+
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
     entry::{TranscriptRequest, TranscriptResponse},
     file::in_lines,
-    format::{self, Author, MessageGroup, ModelText, groups},
+    format::{self, Author, MessageGroup, ModelMessage, ModelText, groups},
 };
 use crate::session::Fingerprint;
 
@@ -16,10 +18,12 @@ pub(super) const MAX_TRANSCRIPT_BYTES: usize = 16 << 20;
 #[derive(Debug)]
 pub(super) struct TranscriptLog {
     written: Vec<LoggedMessage>,
-    /// The last message, if it is a response that no request has confirmed yet.
-    unconfirmed: Option<ModelMessage>,
+    /// The last message, if it is a response that no request has confirmed yet, and the hash of
+    /// its text and calls.
+    unconfirmed: Option<(ModelMessage, u64)>,
     /// The last message, if it is the model's: tool results may follow.
     last: Option<ModelMessage>,
+    hasher: RandomState,
     bytes: usize,
 }
 
@@ -27,13 +31,6 @@ pub(super) struct TranscriptLog {
 struct LoggedMessage {
     id: String,
     prefix: Fingerprint,
-}
-
-#[derive(Debug, Clone)]
-struct ModelMessage {
-    id: String,
-    text: ModelText,
-    record: Value,
 }
 
 impl TranscriptLog {
@@ -44,6 +41,7 @@ impl TranscriptLog {
             written: Vec::new(),
             unconfirmed: None,
             last: None,
+            hasher: RandomState::new(),
         }
     }
 
@@ -54,20 +52,25 @@ impl TranscriptLog {
         let mut lines = Vec::new();
         let confirmed = groups.get(same).filter(|_| same == self.written.len());
         let confirmed = confirmed.filter(|group| group.author == Author::Model);
-        let confirmed = confirmed.map(|group| (group.prefix, group.text(request.history)));
         match (self.unconfirmed.take(), confirmed) {
-            (Some(message), Some((prefix, text))) if text.matches(&message.text) => {
-                let id = message.id.clone();
+            (Some((message, hash)), Some(group))
+                if group.text(request.history).hash(&self.hasher) == hash =>
+            {
+                let (id, prefix) = (message.id.clone(), group.prefix);
                 self.written.push(LoggedMessage { id, prefix });
-                // The request has the ids of the calls.
-                self.last = Some(ModelMessage { text, ..message });
+                self.last = Some(message);
                 same += 1;
             }
-            (message, _) => lines.extend(self.rewind(same, message.map(|message| message.id))),
+            (unconfirmed, _) => {
+                let id = unconfirmed.map(|(message, _)| message.id);
+                lines.extend(self.rewind(same, id));
+            }
         }
-        let new = groups.get(same.min(self.written.len())..);
-        for group in new.unwrap_or_default() {
-            lines.extend(self.add(group, request));
+        let (kept, new) = groups.split_at(same);
+        let mut before = kept.last();
+        for group in new {
+            lines.extend(self.add(group, before, request));
+            before = Some(group);
         }
         if !lines.is_empty() {
             lines.push(json!({ "$set": { "lastUpdated": request.now } }));
@@ -98,28 +101,31 @@ impl TranscriptLog {
         first.or(unconfirmed).map(|id| json!({ "$rewindTo": id }))
     }
 
-    fn add(&mut self, group: &MessageGroup, request: TranscriptRequest<'_>) -> Vec<Value> {
+    /// Adds a message of a request, and the results of the calls in the one before it.
+    fn add(
+        &mut self,
+        group: &MessageGroup,
+        before: Option<&MessageGroup>,
+        request: TranscriptRequest<'_>,
+    ) -> Vec<Value> {
+        let TranscriptRequest { history, now, .. } = request;
         let id = Uuid::new_v4().to_string();
         let mut lines = Vec::new();
-        let before = self.last.take();
+        let last = self.last.take();
         match group.author {
             Author::User | Author::Tools => {
-                let parts = group.parts(request.history);
-                if let Some(message) = before.filter(|_| group.author == Author::Tools) {
-                    let (record, calls) = (&message.record, &message.text.calls);
-                    let with_results =
-                        format::record_with_results(record, calls, &parts, request.now);
-                    lines.push(with_results);
+                let parts = group.parts(history);
+                let called = last.zip(before).filter(|_| group.author == Author::Tools);
+                if let Some((message, before)) = called {
+                    let text = before.text(history);
+                    lines.push(message.record_with_results(&text, &parts, now));
                 }
-                lines.push(format::user_record(&id, &parts, request.now));
+                lines.push(format::user_record(&id, &parts, now));
             }
             Author::Model => {
-                let text = group.text(request.history);
-                let record =
-                    format::model_record(&id, &text, request.model, &Value::Null, request.now);
-                lines.push(record.clone());
-                let id = id.clone();
-                self.last = Some(ModelMessage { id, text, record });
+                let message = ModelMessage::new(&id, request.model, &Value::Null, now);
+                lines.push(message.record(&group.text(history)));
+                self.last = Some(message);
             }
         }
         let prefix = group.prefix;
@@ -133,7 +139,7 @@ impl TranscriptLog {
         let rewind = self
             .unconfirmed
             .take()
-            .map(|message| json!({ "$rewindTo": message.id }));
+            .map(|(message, _)| json!({ "$rewindTo": message.id }));
         let mut lines: Vec<Value> = rewind.into_iter().collect();
         let calls = response.calls.iter();
         let calls = calls.map(|(name, args)| json!({ "name": name, "args": args }));
@@ -142,11 +148,11 @@ impl TranscriptLog {
             calls: calls.collect(),
         };
         let id = Uuid::new_v4().to_string();
-        let record = format::model_record(&id, &text, response.model, response.usage, response.now);
-        lines.push(record.clone());
+        let message = ModelMessage::new(&id, response.model, response.usage, response.now);
+        lines.push(message.record(&text));
         lines.push(json!({ "$set": { "lastUpdated": response.now } }));
         self.last = None;
-        self.unconfirmed = Some(ModelMessage { id, text, record });
+        self.unconfirmed = Some((message, text.hash(&self.hasher)));
         self.fit(&lines, response.now)
     }
 

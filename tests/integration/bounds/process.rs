@@ -4,6 +4,7 @@ use std::{fs, process::Command, time::Duration};
 
 use futures_util::future::join_all;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::json;
 use tokio::{
     io::AsyncWriteExt,
     net::TcpStream,
@@ -11,7 +12,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{SSE, flood, request};
+use super::{GENERATE, SSE, flood, request};
 use crate::harness::{
     Agent, Answer, ServerProcess, TEST_TIMEOUT, Upstream, eventually, prompt, serve_command,
     wait_until_closed,
@@ -20,6 +21,17 @@ use crate::harness::{
 /// Makes a call that upstream does not answer.
 async fn hanging_call(agent: Agent) -> Answer {
     agent.generate("m", &prompt("hang")).await
+}
+
+/// Makes a call of a session, whose history has a model message of 4 MiB.
+async fn call_with_long_history(agent: &Agent, session: usize) {
+    let text = "x".repeat(4 << 20);
+    let body = json!({ "contents": [
+        { "role": "user", "parts": [{ "text": "hi" }] },
+        { "role": "model", "parts": [{ "text": text }] },
+    ] });
+    let path = format!("/s/{session}{GENERATE}");
+    agent.post(&path, body.to_string()).await;
 }
 
 /// Descriptors that pooled connections of the agent and the gateway may add.
@@ -31,7 +43,7 @@ struct Process {
     agents: std::net::SocketAddr,
     agent: Agent,
     operator: Agent,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Process {
@@ -62,7 +74,7 @@ impl Process {
             agent: Agent::at(agents),
             operator: Agent::at(served.operators()),
             served,
-            _folder: folder,
+            folder,
         }
     }
 
@@ -159,7 +171,7 @@ async fn agents_that_do_not_read_use_bounded_memory_and_leak_no_file() {
     let mut sockets = Vec::new();
     for _ in 0..200 {
         let mut socket = TcpStream::connect(process.agents).await.unwrap();
-        let request = request().replace(super::GENERATE, SSE);
+        let request = request().replace(GENERATE, SSE);
         socket.write_all(request.as_bytes()).await.unwrap();
         sockets.push(socket);
     }
@@ -176,6 +188,30 @@ async fn agents_that_do_not_read_use_bounded_memory_and_leak_no_file() {
         process.files() <= files + MAX_POOLED_DESCRIPTORS
     })
     .await;
+    process.served.terminate();
+}
+
+#[tokio::test]
+async fn transcripts_of_long_messages_use_no_memory_for_their_text() {
+    const SESSIONS: usize = 40;
+    let upstream = Upstream::mock().await;
+    let config = "sessions: { transcripts: . }\n\
+         hooks: { SessionStart: [{ hooks: [{ command: cat > /dev/null }] }] }";
+    let process = Process::start(&upstream, config, None);
+    // A transcript has a request before it is sent.
+    drop(upstream);
+    call_with_long_history(&process.agent, SESSIONS).await;
+    let memory = process.memory();
+
+    for session in 0..SESSIONS {
+        call_with_long_history(&process.agent, session).await;
+    }
+
+    let growth = process.memory().saturating_sub(memory);
+    assert!(growth < 100, "{growth} MiB");
+    let files = fs::read_dir(process.folder.path()).unwrap();
+    let sizes = files.map(|file| file.unwrap().metadata().unwrap().len());
+    assert_eq!(sizes.filter(|size| *size > 4 << 20).count(), SESSIONS + 1);
     process.served.terminate();
 }
 

@@ -11,12 +11,12 @@ use uuid::Uuid;
 
 use super::codec::{Version, member, name};
 use crate::{
-    fleet::{RedisScript, ScriptCall},
+    fleet::ScriptCall,
     session::{fingerprint::Fingerprint, session_key::SessionKey},
 };
 
 /// Prefix of all keys. The number changes with the encoding of values or fingerprints.
-pub(super) const PREFIX: &str = "hookgate:3:";
+pub(super) const PREFIX: &str = "hookgate:4:";
 
 /// Limits of the sessions in Redis.
 #[derive(Debug)]
@@ -108,71 +108,7 @@ return listed";
 const CALLED: &str =
     "return redis.call('ZRANGEBYLEX', KEYS[1], '[' .. ARGV[1], '(' .. ARGV[2], 'LIMIT', 0, 100)";
 
-/// A script and the keys and arguments of one run.
-pub(super) type ScriptRun<'a> = (&'a RedisScript, ScriptCall);
-
-/// The scripts of sessions, and their limits.
-#[derive(Debug)]
-pub(super) struct SessionScripts {
-    limits: RedisLimits,
-    secret: RedisScript,
-    find: RedisScript,
-    load: RedisScript,
-    save: RedisScript,
-    end: RedisScript,
-    claim: RedisScript,
-    newest: RedisScript,
-    called: RedisScript,
-}
-
-impl SessionScripts {
-    pub(super) fn new(limits: RedisLimits) -> Self {
-        let script = |text: &str| RedisScript::new(text.to_owned());
-        Self {
-            limits,
-            secret: script(SECRET),
-            find: script(FIND),
-            load: script(LOAD),
-            save: script(SAVE),
-            end: script(END),
-            claim: script(CLAIM),
-            newest: script(NEWEST),
-            called: script(CALLED),
-        }
-    }
-
-    /// Returns the shared secret; `own` becomes it if there is none.
-    pub(super) fn secret(&self, own: Uuid) -> ScriptRun<'_> {
-        let call = ScriptCall::new([key("secret")]);
-        (&self.secret, call.arg(own.as_bytes()))
-    }
-
-    /// Returns the position and the member of the first indexed fingerprint.
-    pub(super) fn find(&self, fingerprints: &[Fingerprint]) -> ScriptRun<'_> {
-        let keys = iter::once(key("seen")).chain(fingerprint_keys(fingerprints));
-        (&self.find, ScriptCall::new(keys))
-    }
-
-    /// Returns a session unless it has this version.
-    pub(super) fn load(&self, session: &SessionKey, known: Version) -> ScriptRun<'_> {
-        let call = ScriptCall::new([session_key(session), key("ended")]);
-        let arguments = (version_bytes(known), member(session));
-        (&self.load, call.arg(arguments))
-    }
-
-    /// Returns members and sessions, most recently used first.
-    pub(super) fn newest(&self, limit: usize) -> ScriptRun<'_> {
-        let call = ScriptCall::new([key("seen"), key("session:")]);
-        (&self.newest, call.arg(limit))
-    }
-
-    /// Returns the names of the sessions with this id.
-    pub(super) fn called(&self, id: &str) -> ScriptRun<'_> {
-        let call = ScriptCall::new([key("names")]);
-        let range = (format!("{id}\0"), format!("{id}\u{1}"));
-        (&self.called, call.arg(range))
-    }
-
+impl RedisLimits {
     /// Replaces the expected version of a session and indexes fingerprints. Returns the
     /// stored session if it has another version.
     pub(super) fn save(
@@ -181,38 +117,61 @@ impl SessionScripts {
         expected: Version,
         blob: Vec<u8>,
         fingerprints: &[Fingerprint],
-    ) -> ScriptRun<'_> {
+    ) -> ScriptCall {
         let keys = keys_of(session).into_iter();
-        let call = ScriptCall::new(keys.chain(fingerprint_keys(fingerprints)));
-        let (expected, expiry_ms) = (version_bytes(expected), self.limits.expiry_ms());
-        let arguments = (expected, blob, expiry_ms, member(session), name(session));
-        (&self.save, call.arg(arguments))
+        let call = ScriptCall::new(SAVE, keys.chain(fingerprint_keys(fingerprints)));
+        let (expected, expiry_ms) = (version_bytes(expected), self.expiry_ms());
+        call.arg((expected, blob, expiry_ms, member(session), name(session)))
     }
 
     /// Ends a session and removes its indexes.
-    pub(super) fn end(&self, session: &SessionKey) -> ScriptRun<'_> {
-        let RedisLimits { max, idle } = self.limits;
-        let surplus = i64::try_from(max).map_or(i64::MIN, |max| -max - 1);
-        let arguments = (member(session), name(session), milliseconds(idle), surplus);
-        let call = ScriptCall::new(keys_of(session));
-        (&self.end, call.arg(arguments))
+    pub(super) fn end(&self, session: &SessionKey) -> ScriptCall {
+        let surplus = i64::try_from(self.max).map_or(i64::MIN, |max| -max - 1);
+        let idle = milliseconds(self.idle);
+        let call = ScriptCall::new(END, keys_of(session));
+        call.arg((member(session), name(session), idle, surplus))
     }
 
     /// Returns members and states of ended sessions.
-    pub(super) fn claim(&self, batch: usize) -> ScriptRun<'_> {
-        let RedisLimits { max, idle } = self.limits;
-        let call = ScriptCall::new([key("seen"), key("names"), key("session:")]);
-        (&self.claim, call.arg((milliseconds(idle), max, batch)))
+    pub(super) fn claim(&self, batch: usize) -> ScriptCall {
+        let call = ScriptCall::new(CLAIM, [key("seen"), key("names"), key("session:")]);
+        call.arg((milliseconds(self.idle), self.max, batch))
     }
-}
 
-impl RedisLimits {
     /// Returns the expiry of values in milliseconds, long enough for a gateway to see
     /// that the session has ended.
     fn expiry_ms(&self) -> u64 {
         let twice = self.idle.saturating_mul(2);
         milliseconds(twice.saturating_add(Duration::from_mins(1)))
     }
+}
+
+/// Returns the shared secret; `own` becomes it if there is none.
+pub(super) fn secret(own: Uuid) -> ScriptCall {
+    ScriptCall::new(SECRET, [key("secret")]).arg(own.as_bytes())
+}
+
+/// Returns the position and the member of the first indexed fingerprint.
+pub(super) fn find(fingerprints: &[Fingerprint]) -> ScriptCall {
+    let keys = iter::once(key("seen")).chain(fingerprint_keys(fingerprints));
+    ScriptCall::new(FIND, keys)
+}
+
+/// Returns a session unless it has this version.
+pub(super) fn load(session: &SessionKey, known: Version) -> ScriptCall {
+    let call = ScriptCall::new(LOAD, [session_key(session), key("ended")]);
+    call.arg((version_bytes(known), member(session)))
+}
+
+/// Returns members and sessions, most recently used first.
+pub(super) fn newest(limit: usize) -> ScriptCall {
+    ScriptCall::new(NEWEST, [key("seen"), key("session:")]).arg(limit)
+}
+
+/// Returns the names of the sessions with this id.
+pub(super) fn called(id: &str) -> ScriptCall {
+    let range = (format!("{id}\0"), format!("{id}\u{1}"));
+    ScriptCall::new(CALLED, [key("names")]).arg(range)
 }
 
 fn key(name: &str) -> String {
