@@ -245,9 +245,10 @@ impl CallDetail {
 }
 
 impl TracedEvent {
-    /// Policies without runs on a response that had chunks do not inspect responses.
+    /// Policies without runs on a response do not inspect responses: the first run of the others
+    /// is always reported.
     fn name_idle_policies(&mut self) {
-        if self.event != EventName::AfterModel || self.chunks.unwrap_or_default() == 0 {
+        if self.event != EventName::AfterModel {
             return;
         }
         for run in &mut self.rules {
