@@ -3,7 +3,7 @@
 mod call_trace;
 mod content_capture;
 mod event_trace;
-mod response_trace;
+mod step_trace;
 
 use std::{
     sync::Arc,
@@ -20,10 +20,7 @@ use crate::{
             InFlightExchanges, Sink, SinkNeed,
         },
         trace::{
-            record::{
-                CallDetail, CallRecord, RecordKind, SessionMatch, TracedTokens,
-                document_diff::DocumentDiff,
-            },
+            record::{CallDetail, CallRecord, RecordKind, SessionMatch, TracedTokens},
             sink::{call_trace::CallTrace, content_capture::ContentCapture},
             store::{TraceStore, TracedRules, memory::InFlightBytes},
         },
@@ -231,29 +228,6 @@ impl TraceSink {
         self.store.push(record, bytes);
     }
 
-    /// Records the events of the request.
-    fn record_request(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
-        match event {
-            ExchangeEvent::UpstreamAnswered { status } => {
-                if let Some(call) = &mut self.call {
-                    call.answer(exchange.micros_now(), *status);
-                }
-            }
-            ExchangeEvent::RequestEdited { before, after } => {
-                if let Some(call) = self.call(DocumentDiff::MAX_BYTES) {
-                    call.detail.request_diff = DocumentDiff::between(before, after);
-                }
-            }
-            ExchangeEvent::PromptSent { received, sent } => {
-                let session = (&*exchange.caller.key, &*exchange.session_id);
-                if let Some(call) = &mut self.call {
-                    call.detail.prompt_cache = self.store.prompts.record(session, *received, *sent);
-                }
-            }
-            _ => (),
-        }
-    }
-
     /// Begins a round with the first attempt to send its request, and records the address.
     fn attempt(&mut self, exchange: &ExchangeSummary, target: &'static str) {
         if let Some(request) = self.waiting.take() {
@@ -323,11 +297,7 @@ impl Sink for TraceSink {
                 self.waiting = Some(WaitingRequest { bytes });
             }
             ExchangeEvent::UpstreamSelected(target) => self.attempt(exchange, target),
-            other if self.call.is_some() => {
-                self.record_request(exchange, other);
-                self.record_runs(exchange, other);
-                self.record_answer(exchange, other);
-            }
+            other if self.call.is_some() => self.record_step(exchange, other),
             _ => (),
         }
     }

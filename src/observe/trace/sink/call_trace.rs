@@ -159,8 +159,7 @@ impl CallTrace {
         self.detail.upstream_rounds.get_mut(index)
     }
 
-    /// Records that the response of a round is complete.
-    pub(crate) fn end_round(&mut self, now_us: u32) {
+    fn end_round(&mut self, now_us: u32) {
         if let Some(round) = self.round_mut() {
             round.ended_us = Some(now_us);
         }
@@ -171,9 +170,11 @@ impl CallTrace {
         }
     }
 
-    /// Records why the model is asked again.
-    pub(crate) const fn ask_again(&mut self, reason: &'static str) {
-        self.asked_again = Some(reason);
+    /// Records that a response is decided, and why the model is asked again.
+    pub(crate) fn end_response(&mut self, now_us: u32, asked_again: Option<&'static str>) {
+        self.release(now_us);
+        self.end_round(now_us);
+        self.asked_again = asked_again;
     }
 
     /// Adds a chunk of the model's response.
@@ -192,8 +193,7 @@ impl CallTrace {
         self.detail.chunks.count(chunk);
     }
 
-    /// Records that nothing is held back any more.
-    pub(crate) fn release(&mut self, now_us: u32) {
+    fn release(&mut self, now_us: u32) {
         if let Some(since) = self.held_since_us.take() {
             self.detail.times.held_back_us += u64::from(now_us.saturating_sub(since));
         }
@@ -201,8 +201,7 @@ impl CallTrace {
 
     /// Completes the steps at the end of the exchange.
     pub(crate) fn finish(mut self, now_us: u32) -> CallDetail {
-        self.release(now_us);
-        self.end_round(now_us);
+        self.end_response(now_us, None);
         if self.detail.upstream_rounds.is_empty() {
             // The request was ready, but not sent.
             (self.detail.request_diff, self.detail.prompt_cache) = (None, None);
