@@ -153,10 +153,9 @@ impl TraceSink {
 
     fn decided(&mut self, exchange: &ExchangeSummary, decision: &EventDecision<'_>) {
         self.event.get_or_insert(decision.event);
-        let skipped = decision.plan.map_or(&[][..], |plan| plan.skipped);
-        self.count_skipped(skipped);
+        self.count_skipped(decision.plan.skipped);
         self.record_denials(exchange, decision);
-        if decision.runs.is_empty() && skipped.is_empty() {
+        if decision.runs.is_empty() && decision.plan.skipped.is_empty() {
             return;
         }
         let event = self.read_event(exchange, decision);

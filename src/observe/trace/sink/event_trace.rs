@@ -36,21 +36,18 @@ impl TraceSink {
             let detail = self.read_run(decision.event, run, 1);
             self.traced_run(run.rule, RunOutcome::Asked(detail))
         });
-        let skipped = decision.plan.map_or(&[][..], |plan| plan.skipped);
-        let rules = runs.chain(skipped.iter().map(|skip| self.skipped(*skip)));
-        let ended_us = exchange.micros_now();
+        let plan = decision.plan;
+        let rules = runs.chain(plan.skipped.iter().map(|skip| self.skipped(*skip)));
         TracedEvent {
             event: decision.event,
             origin: decision.origin.as_str(),
             subject: decision
                 .subject
                 .map(|subject| truncated(subject, MAX_SUBJECT_BYTES).into()),
-            at_us: decision
-                .plan
-                .map_or(ended_us, |plan| exchange.micros_at(plan.started)),
-            ended_us,
+            at_us: exchange.micros_at(plan.started),
+            ended_us: exchange.micros_now(),
             round: self.round_of(decision.event),
-            sequential: decision.plan.is_some_and(|plan| plan.sequential),
+            sequential: plan.sequential,
             rules: rules.collect(),
             verdict: Some(decision.verdict),
             reason: decision

@@ -91,11 +91,11 @@ fn decided(sink: &mut TraceSink, exchange: &ExchangeSummary, output: HookOutput,
         origin: EventOrigin::Derived,
         subject: Some(tool),
         input: None,
-        plan: Some(PlanSummary {
+        plan: PlanSummary {
             started: Instant::now(),
             sequential: false,
             skipped: &[(RuleId(1), SkipReason::Matcher)],
-        }),
+        },
         verdict: run.action,
         output: &run.result.output.clone(),
         runs: &[run],
