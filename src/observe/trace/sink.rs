@@ -16,11 +16,11 @@ use crate::{
     observe::{
         TokenSum,
         recorder::{
-            BodyPart, EventDecision, ExchangeEnd, ExchangeEvent, ExchangeSummary,
+            BodyPart, EventDecision, ExchangeAction, ExchangeEnd, ExchangeEvent, ExchangeSummary,
             InFlightExchanges, Sink, SinkNeed,
         },
         trace::{
-            record::{CallDetail, CallRecord, RecordKind, SessionMatch, TracedTokens},
+            record::{CallDetail, CallHead, CallRecord, RecordKind, SessionMatch, TracedTokens},
             sink::{call_trace::CallTrace, content_capture::ContentCapture},
             store::{TraceStore, TracedRules, memory::InFlightBytes},
         },
@@ -176,24 +176,44 @@ impl TraceSink {
             RecordKind::Call => exchange.elapsed,
             RecordKind::Event => Duration::from_micros(exchange.micros_now().into()),
         };
-        let now = SystemTime::now();
-        let end_us = whole_microseconds(elapsed);
-        let detail = self.take_detail(end_us);
+        let detail = self.take_detail(whole_microseconds(elapsed));
         let action = match self.kind {
             RecordKind::Call => exchange.action,
             RecordKind::Event => detail
                 .as_ref()
                 .map_or(exchange.action, |detail| detail.action()),
         };
+        let record = CallRecord {
+            head: self.head(exchange, elapsed, action),
+            upstream: exchange.upstream,
+            tokens: self.tokens.total().map(TracedTokens::from),
+            detail,
+        };
+        if let Some(content) = self.content.take() {
+            let watched = &self.store.watched;
+            let is_watched = watched.includes(&exchange.session_id, &exchange.caller.key);
+            content.finish(&self.store, &record, is_watched);
+        }
+        let bytes = std::mem::replace(&mut self.bytes, self.store.no_bytes());
+        self.store.push(record, bytes);
+    }
+
+    fn head(
+        &self,
+        exchange: &ExchangeSummary,
+        elapsed: Duration,
+        action: ExchangeAction,
+    ) -> CallHead {
         let (method, end) = match (self.kind, self.event) {
             (RecordKind::Event, Some(event)) => (event.as_str(), ExchangeEnd::Complete),
             _ => (exchange.operation, exchange.end),
         };
+        let now = SystemTime::now();
         let last = self.store.ring.last();
         let name =
             |name: &str, of: fn(&CallRecord) -> &Arc<str>| shared(name, last.as_deref().map(of));
         let caller = &exchange.caller;
-        let record = CallRecord {
+        CallHead {
             seq: 0,
             id: Arc::clone(&exchange.request_id),
             kind: self.kind,
@@ -207,24 +227,12 @@ impl TraceSink {
             method,
             requested_model: name(&exchange.requested_model, |last| &last.requested_model),
             model: name(&exchange.model, |last| &last.model),
-            upstream: exchange.upstream,
             status: exchange.status,
             action,
             error: exchange.error,
             end,
             rounds: self.rounds,
-            tokens: self.tokens.total().map(TracedTokens::from),
-            detail,
-        };
-        if let Some(content) = self.content.take() {
-            let is_watched = self
-                .store
-                .watched
-                .includes(&exchange.session_id, &caller.key);
-            content.finish(&self.store, &record, is_watched);
         }
-        let bytes = std::mem::replace(&mut self.bytes, self.store.no_bytes());
-        self.store.push(record, bytes);
     }
 
     /// Begins a round with the first attempt to send its request, and records the address.
