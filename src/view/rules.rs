@@ -4,7 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    config::HookSpec,
+    config::{HookMode, HookSpec},
     observe::trace::RuleSummary,
     proof::GuardStatus,
     state::{App, Snapshot},
@@ -138,7 +138,7 @@ fn remarks(
         without_proof,
         (!is_asked && !rule.disabled, RuleRemark::NeverAsked),
         (is_asked && !has_acted, RuleRemark::NeverActed),
-        (rule.mode == "observe", RuleRemark::Observes),
+        (rule.mode == HookMode::Observe, RuleRemark::Observes),
         (rule.disabled, RuleRemark::Disabled),
         (is_proven == Some(true), RuleRemark::Proven),
     ];

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 
 use super::histogram::DurationHistogram;
 use crate::{
+    config::{FailureMode, HookMode},
     event::EventName,
     observe::HourlyCounts,
     timestamp::{now_ms, rfc3339_ms},
@@ -35,10 +36,12 @@ pub struct RuleIdentity {
     #[schema(value_type = Vec<String>)]
     pub events: Vec<EventName>,
     /// Mode of its decisions: `enforce` or `observe`.
-    pub mode: &'static str,
+    #[schema(value_type = String)]
+    pub mode: HookMode,
     /// Effect of a failure: `open` or `closed`; absent for policies.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub on_failure: Option<&'static str>,
+    #[schema(value_type = Option<String>)]
+    pub on_failure: Option<FailureMode>,
     /// Condition under which it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,

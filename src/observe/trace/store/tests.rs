@@ -5,7 +5,7 @@ use proptest::{collection::vec, prelude::*};
 
 use super::*;
 use crate::{
-    config::ContentSettings,
+    config::{ContentSettings, FailureMode, HookMode},
     event::{
         Action, Caller, Context, EventName, EventOrigin, HookOutput, HookResult, HookRun, RuleId,
         SkipReason,
@@ -40,8 +40,8 @@ fn rule(name: &str, line: u64) -> RuleIdentity {
             line,
         },
         events: vec![EventName::BeforeTool],
-        mode: "enforce",
-        on_failure: Some("open"),
+        mode: HookMode::Enforce,
+        on_failure: Some(FailureMode::Open),
         when: None,
         disabled: false,
     }
@@ -246,7 +246,7 @@ fn equal_rules_of_one_config_have_statistics_of_their_own() {
 fn a_rule_of_a_rollout_shares_statistics_only_with_an_equal_one() {
     let store = store(1, 4 << 20);
     let observed = |line: u64| RuleIdentity {
-        mode: "observe",
+        mode: HookMode::Observe,
         ..rule("guard", line)
     };
     let statistics =
