@@ -53,19 +53,19 @@ impl CallRow {
     pub(super) fn new(call: &CallRecord, query: &str) -> Self {
         let (kind, verdict) = verdict(call);
         let summary = call.summary();
-        let times = [summary.hooks_us, summary.duration_us].map(duration);
+        let times = [summary.hooks_us, call.duration_us].map(duration);
         let tokens = summary.tokens.map(|tokens| tokens.to_string());
         let cells = [
             short_time(&call.time()),
             verdict,
             decided_by(&summary),
             summary.tools.join(", "),
-            caller(summary.caller, summary.caller_key).to_owned(),
-            summary.agent.to_owned(),
-            summary.session.to_owned(),
-            models(summary.requested_model, summary.model),
+            caller(&call.caller, &call.caller_key).to_owned(),
+            call.agent.to_string(),
+            call.session.to_string(),
+            models(&call.requested_model, &call.model),
             edited(call, &summary).to_owned(),
-            summary.rounds.to_string(),
+            call.rounds.to_string(),
             tokens.unwrap_or_default(),
             times.join(" / "),
             status(call),
@@ -153,13 +153,13 @@ pub(super) fn short_time(time: &str) -> String {
 
 fn decided_by(summary: &CallSummary<'_>) -> String {
     let rule = deciding_rule(summary).map(|rule| rule.name);
-    rule.or(summary.error).unwrap_or_default().to_owned()
+    rule.or(summary.head.error).unwrap_or_default().to_owned()
 }
 
 /// Returns the rule that decided a call or edited it. The cause of an error is no edit.
 pub(super) fn deciding_rule<'a>(summary: &'a CallSummary<'_>) -> Option<&'a DecidingRule<'a>> {
     let rule = summary.decided_by.as_ref();
-    rule.filter(|rule| summary.error.is_none() || rule.action > Action::Proceed)
+    rule.filter(|rule| summary.head.error.is_none() || rule.action > Action::Proceed)
 }
 
 /// Returns the address of the list of the calls of a session of a caller, whose key is empty

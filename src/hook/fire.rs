@@ -80,8 +80,7 @@ impl Engine {
         let decision = EventDecision {
             subject: subject.as_deref(),
             input: input.as_deref(),
-            plan: Some(plan.summary()),
-            ..outcome.decision(E::NAME, origin)
+            ..outcome.decision(E::NAME, origin, plan.summary())
         };
         scope
             .recorder

@@ -56,13 +56,18 @@ pub struct EventOutcome<V> {
 
 impl<V: Verdict> EventOutcome<V> {
     /// The outcome as sinks of the recorder receive it.
-    pub fn decision(&self, event: EventName, origin: EventOrigin) -> EventDecision<'_> {
+    pub fn decision<'a>(
+        &'a self,
+        event: EventName,
+        origin: EventOrigin,
+        plan: PlanSummary<'a>,
+    ) -> EventDecision<'a> {
         EventDecision {
             event,
             origin,
             subject: None,
             input: None,
-            plan: None,
+            plan,
             runs: &self.runs,
             verdict: self.verdict.action(),
             output: &self.output,
@@ -79,10 +84,7 @@ pub fn conclude<E: EventKind>(
     runs: Vec<HookRun>,
 ) -> E::Verdict {
     let outcome = merge::<E>(runs);
-    let decision = EventDecision {
-        plan: Some(plan),
-        ..outcome.decision(E::NAME, EventOrigin::ModelCall)
-    };
+    let decision = outcome.decision(E::NAME, EventOrigin::ModelCall, plan);
     recorder.record(&match E::NAME {
         EventName::AfterModel => ExchangeEvent::ChunkDecided(&decision),
         _ => ExchangeEvent::EventDecided(&decision),

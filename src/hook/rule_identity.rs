@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    config::{BUILTIN, FailureMode, HookMode, HookSpec, PolicySpec, SourceSpan},
+    config::{BUILTIN, HookSpec, PolicySpec, SourceSpan},
     event::EventName,
     observe::trace::{RuleIdentity, RulePosition},
     recording::RuleDefinition,
@@ -24,8 +24,8 @@ pub(super) fn hook_rule(event: EventName, spec: &HookSpec) -> RuleIdentity {
         policy: None,
         at: position(&spec.span),
         events: vec![event],
-        mode: mode(spec.mode),
-        on_failure: Some(failure_mode(spec.on_failure)),
+        mode: spec.mode,
+        on_failure: Some(spec.on_failure),
         when: spec.when.as_ref().map(|when| when.text.clone()),
         disabled: false,
     }
@@ -39,7 +39,7 @@ pub(super) fn policy_rule(events: &[EventName], spec: &PolicySpec) -> RuleIdenti
         policy: Some(spec.policy.clone()),
         at: position(&spec.span),
         events: events.to_vec(),
-        mode: mode(spec.mode),
+        mode: spec.mode,
         on_failure: None,
         when: spec.when.as_ref().map(|when| when.text.clone()),
         disabled: false,
@@ -88,20 +88,6 @@ fn position(span: &SourceSpan) -> RulePosition {
     RulePosition {
         file: span.file.display().to_string(),
         line: span.line,
-    }
-}
-
-const fn mode(mode: HookMode) -> &'static str {
-    match mode {
-        HookMode::Enforce => "enforce",
-        HookMode::Observe => "observe",
-    }
-}
-
-const fn failure_mode(mode: FailureMode) -> &'static str {
-    match mode {
-        FailureMode::Open => "open",
-        FailureMode::Closed => "closed",
     }
 }
 

@@ -9,15 +9,18 @@ mod asked_hooks;
 mod event;
 mod exchange_summary;
 mod header_summary;
-mod in_flight;
 mod log_sink;
 mod metrics_sink;
 mod sink;
 
-use std::sync::{Arc, Weak};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, MutexGuard, Weak},
+};
 
 use tokio_util::sync::CancellationToken;
 
+use self::header_summary::HeaderSummary;
 pub use self::{
     asked_hooks::{AskedHooks, PendingEvent},
     event::{
@@ -26,14 +29,9 @@ pub use self::{
     },
     exchange_summary::ExchangeSummary,
     header_summary::HeaderValues,
-    in_flight::InFlightExchanges,
     log_sink::LogSink,
     metrics_sink::MetricsSink,
     sink::{CommitFuture, Sink, SinkNeed, Unavailable},
-};
-use self::{
-    header_summary::HeaderSummary,
-    in_flight::{InFlightEntry, InFlightExchange},
 };
 
 use crate::mutex::Mutex;
@@ -54,6 +52,26 @@ struct RecorderState {
     /// Cancelled once shutdown aborts requests; `None` if the end is not recorded.
     aborted: Option<CancellationToken>,
     in_flight: Option<InFlightEntry>,
+}
+
+/// Requests in flight: those whose recorder is not dropped yet. Each is read where it is recorded,
+/// so nothing is copied for a list that no operator looks at.
+#[derive(Debug, Default)]
+pub struct InFlightExchanges(Mutex<InFlightTable>);
+
+#[derive(Debug, Default)]
+struct InFlightTable {
+    /// Number of the next request.
+    next: u64,
+    /// By number, so the oldest is first.
+    exchanges: BTreeMap<u64, Weak<Mutex<RecorderState>>>,
+}
+
+/// Place of a request in [`InFlightExchanges`], which ends with it.
+#[derive(Debug)]
+struct InFlightEntry {
+    table: Arc<InFlightExchanges>,
+    number: u64,
 }
 
 impl Recorder {
@@ -91,8 +109,7 @@ impl Recorder {
 
     /// Lists the request among those in flight, until it is finished.
     pub fn list_in(&self, table: &Arc<InFlightExchanges>) {
-        let state: Weak<Mutex<RecorderState>> = Arc::downgrade(&self.state);
-        let entry = table.add(state);
+        let entry = table.add(Arc::downgrade(&self.state));
         self.state.lock().in_flight = Some(entry);
     }
 
@@ -161,12 +178,6 @@ impl RecorderState {
     }
 }
 
-impl InFlightExchange for Mutex<RecorderState> {
-    fn read(&self, reader: &mut dyn FnMut(&ExchangeSummary)) {
-        reader(&self.lock().exchange);
-    }
-}
-
 impl Drop for RecorderState {
     fn drop(&mut self) {
         if let Some(aborted) = self.aborted.take() {
@@ -175,6 +186,61 @@ impl Drop for RecorderState {
         } else {
             self.record(&ExchangeEvent::Closed);
         }
+    }
+}
+
+impl InFlightExchanges {
+    /// Number of bytes that are used for each request.
+    pub const ENTRY_BYTES: usize = size_of::<(u64, Weak<Mutex<RecorderState>>)>() * 2;
+
+    /// Returns the number of requests in flight, without those that are just ending.
+    pub fn count(&self) -> usize {
+        let table = self.table();
+        let exchanges = table.exchanges.values();
+        exchanges
+            .filter(|exchange| exchange.strong_count() > 0)
+            .count()
+    }
+
+    /// Calls `reader` with the requests in flight, the oldest first, until it returns `false`.
+    pub fn read(&self, mut reader: impl FnMut(&ExchangeSummary) -> bool) {
+        let (mut from, mut continues) = (0, true);
+        while continues {
+            // The table is not locked while a request is read: the last one who has it ends it.
+            let Some((number, exchange)) = self.first_from(from) else {
+                return;
+            };
+            continues = reader(&exchange.lock().exchange);
+            from = number + 1;
+        }
+    }
+
+    fn add(self: &Arc<Self>, exchange: Weak<Mutex<RecorderState>>) -> InFlightEntry {
+        let mut table = self.table();
+        let number = table.next;
+        table.next += 1;
+        table.exchanges.insert(number, exchange);
+        drop(table);
+        InFlightEntry {
+            table: Arc::clone(self),
+            number,
+        }
+    }
+
+    fn first_from(&self, number: u64) -> Option<(u64, Arc<Mutex<RecorderState>>)> {
+        let table = self.table();
+        let mut exchanges = table.exchanges.range(number..);
+        exchanges.find_map(|(number, exchange)| Some((*number, exchange.upgrade()?)))
+    }
+
+    fn table(&self) -> MutexGuard<'_, InFlightTable> {
+        self.0.lock()
+    }
+}
+
+impl Drop for InFlightEntry {
+    fn drop(&mut self) {
+        self.table.table().exchanges.remove(&self.number);
     }
 }
 

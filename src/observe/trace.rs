@@ -20,7 +20,8 @@ pub use self::{
     histogram::DurationHistogram,
     in_flight::{InFlightCall, InFlightCalls},
     record::{
-        CallDetail, CallRecord, RecordKind, SessionMatch, TimeSplit, TracedRound, TracedTokens,
+        CallDetail, CallHead, CallRecord, RecordKind, SessionMatch, TimeSplit, TracedRound,
+        TracedTokens,
         cache_effect::{CacheEffect, PromptParts},
         call_summary::{CallLine, CallSummary, DecidingRule},
         chunk_strip::{ChunkSpan, ChunkStrip},

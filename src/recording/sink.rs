@@ -108,29 +108,25 @@ impl RecordingSink {
         }
     }
 
-    fn add_event(&mut self, exchange: &ExchangeSummary, decision: &EventDecision<'_>) {
+    /// Records an event with the runs on it, its time and its round.
+    fn add_event(&mut self, exchange: &ExchangeSummary, event: RecordedEvent, runs: &[HookRun]) {
         if self.raw.is_none() {
             return;
         }
         let rule = |run: &HookRun| self.rules.get(run.rule.0 as usize);
-        let hooks = decision.runs.iter();
+        let hooks = runs.iter();
         let hooks: Vec<RecordedRun> = hooks.map(|run| recorded_run(run, rule(run))).collect();
         let outputs: usize = hooks.iter().map(output_bytes).sum();
-        let inputs: Vec<Bytes> = decision.runs.iter().map(|run| run.input.clone()).collect();
+        let inputs: Vec<Bytes> = runs.iter().map(|run| run.input.clone()).collect();
         let texts: usize = inputs.iter().map(Bytes::len).sum();
-        let reason = decision.reason();
-        let facts = [decision.subject, reason.as_deref()];
-        let facts: usize = facts.into_iter().flatten().map(str::len).sum();
+        let facts = [&event.subject, &event.reason];
+        let facts: usize = facts.into_iter().flatten().map(String::len).sum();
         if let Some(raw) = self.raw(texts + outputs + facts) {
             let event = RecordedEvent {
-                name: decision.event.as_str().to_owned(),
                 ms: milliseconds(exchange),
                 round: u32::try_from(raw.rounds.len()).unwrap_or(u32::MAX),
-                origin: decision.origin.as_str().to_owned(),
-                subject: decision.subject.map(str::to_owned),
                 hooks,
-                verdict: decision.verdict.as_str().to_owned(),
-                reason,
+                ..event
             };
             raw.events.push((event, inputs));
         }
@@ -252,25 +248,20 @@ impl Sink for RecordingSink {
         match event {
             ExchangeEvent::SessionFound { .. } => self.record_session(exchange, event),
             ExchangeEvent::EventDecided(decision) if !decision.runs.is_empty() => {
-                self.add_event(exchange, decision);
+                self.add_event(exchange, recorded_event(decision), decision.runs);
             }
             ExchangeEvent::ChunkDecided(decision) if decision.runs.iter().any(has_effect) => {
-                self.add_event(exchange, decision);
+                self.add_event(exchange, recorded_event(decision), decision.runs);
             }
             // Without an output, policies may have edited the chunk or removed calls.
             ExchangeEvent::PoliciesRan(runs) if runs.iter().any(has_effect) => {
-                let decision = EventDecision {
-                    event: EventName::AfterModel,
-                    origin: EventOrigin::ModelCall,
-                    subject: None,
-                    input: None,
-                    plan: None,
-                    runs,
-                    verdict: Action::Proceed,
-                    output: &HookOutput::default(),
-                    diagnostics: &[],
+                let event = RecordedEvent {
+                    name: EventName::AfterModel.as_str().to_owned(),
+                    origin: EventOrigin::ModelCall.as_str().to_owned(),
+                    verdict: Action::Proceed.as_str().to_owned(),
+                    ..RecordedEvent::default()
                 };
-                self.add_event(exchange, &decision);
+                self.add_event(exchange, event, runs);
             }
             ExchangeEvent::ToolCallDenied { .. } => {
                 if let Some(raw) = self.raw(0) {
@@ -340,6 +331,17 @@ pub fn recorded_run(run: &HookRun, rule: Option<&RuleDefinition>) -> RecordedRun
     }
 }
 
+fn recorded_event(decision: &EventDecision<'_>) -> RecordedEvent {
+    RecordedEvent {
+        name: decision.event.as_str().to_owned(),
+        origin: decision.origin.as_str().to_owned(),
+        subject: decision.subject.map(str::to_owned),
+        verdict: decision.verdict.as_str().to_owned(),
+        reason: decision.reason(),
+        ..RecordedEvent::default()
+    }
+}
+
 /// Returns the approximate size of a run with its output.
 fn output_bytes(run: &RecordedRun) -> usize {
     match &run.output {
@@ -406,21 +408,15 @@ mod tests {
         let mut sink = sink(&collector, "");
         let before = collector.held_bytes();
         let subject = "x".repeat(10_000);
-        let decision = EventDecision {
-            event: EventName::BeforeTool,
-            origin: EventOrigin::ModelCall,
-            subject: Some(&subject),
-            input: None,
-            plan: None,
-            runs: &[],
-            verdict: Action::Proceed,
-            output: &HookOutput::default(),
-            diagnostics: &[],
+        let event = RecordedEvent {
+            subject: Some(subject.clone()),
+            reason: Some(subject.clone()),
+            ..RecordedEvent::default()
         };
 
-        sink.add_event(&summary(), &decision);
+        sink.add_event(&summary(), event, &[]);
 
-        assert!(collector.held_bytes() > before + subject.len());
+        assert!(collector.held_bytes() > before + 2 * subject.len());
     }
 
     #[test]

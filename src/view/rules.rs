@@ -4,7 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    config::HookSpec,
+    config::{HookMode, HookSpec},
     observe::trace::RuleSummary,
     proof::GuardStatus,
     state::{App, Snapshot},
@@ -126,10 +126,10 @@ fn remarks(
     of_config: [(bool, RuleRemark); 2],
     proof: Option<&GuardStatus>,
 ) -> Vec<RuleRemark> {
-    let rule = &summary.rule;
+    let (rule, counts) = (&summary.rule, &summary.counts);
     let [fails_open, without_proof] = of_config;
-    let is_asked = summary.asked > 0;
-    let has_acted = summary.acted > 0 || summary.would_have > 0;
+    let is_asked = counts.asked > 0;
+    let has_acted = counts.acted > 0 || counts.would_have > 0;
     let is_proven = proof.map(|proof| proof.proven);
     let found = [
         (is_proven == Some(false), RuleRemark::NotProven),
@@ -138,7 +138,7 @@ fn remarks(
         without_proof,
         (!is_asked && !rule.disabled, RuleRemark::NeverAsked),
         (is_asked && !has_acted, RuleRemark::NeverActed),
-        (rule.mode == "observe", RuleRemark::Observes),
+        (rule.mode == HookMode::Observe, RuleRemark::Observes),
         (rule.disabled, RuleRemark::Disabled),
         (is_proven == Some(true), RuleRemark::Proven),
     ];

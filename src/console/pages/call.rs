@@ -158,7 +158,7 @@ fn decision(call: &CallRecord, snapshot: &Snapshot) -> Markup {
                 " on " (rule.event.as_str())
                 @if let Some(reason) = rule.reason { ": " q { (reason.display()) } }
             }
-        } @else if let Some(error) = summary.error {
+        } @else if let Some(error) = call.error {
             p.problem { "Error " code { (error) } ", status " (call.status) }
         } @else if call.repeats_decision() {
             p.hint {

@@ -32,7 +32,7 @@ pub(in crate::console) async fn list(State(app): State<App>) -> Page {
 
 fn row(view: &RuleView, snapshot: &Snapshot) -> Markup {
     let summary = &view.summary;
-    let (rule, day) = (&summary.rule, &summary.last_day);
+    let (rule, all, day) = (&summary.rule, &summary.counts, &summary.last_day);
     let events: Vec<&str> = rule.events.iter().map(|event| event.as_str()).collect();
     let time = |time: Option<u64>| time.map(duration).unwrap_or_default();
     html! {
@@ -49,10 +49,10 @@ fn row(view: &RuleView, snapshot: &Snapshot) -> Markup {
                 }
             }
             td { (events.join(", ")) }
-            (count(day.acted, summary.acted))
-            (count(day.asked, summary.asked))
-            (count(day.would_have, summary.would_have))
-            (count(day.failed, summary.failed))
+            (count(day.acted, all.acted))
+            (count(day.asked, all.asked))
+            (count(day.would_have, all.would_have))
+            (count(day.failed, all.failed))
             td.number { (time(summary.p50_us)) }
             td.number { (time(summary.p99_us)) }
             td.nowrap { (summary.last_acted.as_deref().unwrap_or("never")) }

@@ -81,13 +81,10 @@ impl AskedHooks {
     /// Removes hooks of a decided event that were not called, because edits of hooks before them
     /// ended their condition.
     pub(super) fn end(&mut self, decision: &EventDecision<'_>) {
-        let Some(plan) = decision.plan else {
-            return;
-        };
         let is_skipped = |hook: &AskedHook| {
-            let mut skipped = plan.skipped.iter();
+            let mut skipped = decision.plan.skipped.iter();
             hook.event == decision.event
-                && hook.since == Some(plan.started)
+                && hook.since == Some(decision.plan.started)
                 && skipped.any(|(rule, _)| *rule == hook.rule)
         };
         for hook in self.0.iter_mut().filter(|hook| is_skipped(hook)) {
@@ -147,11 +144,11 @@ mod tests {
             origin: EventOrigin::Derived,
             subject: None,
             input: None,
-            plan: Some(PlanSummary {
+            plan: PlanSummary {
                 started,
                 sequential: false,
                 skipped: &skipped,
-            }),
+            },
             runs: &[],
             verdict: Action::Proceed,
             output: &HookOutput::default(),

@@ -261,8 +261,8 @@ pub struct EventDecision<'a> {
     pub subject: Option<&'a str>,
     /// The event before hooks changed it, as JSON; only if a sink needs it.
     pub input: Option<&'a [u8]>,
-    /// The selection of policies and hooks, if they were selected for this decision.
-    pub plan: Option<PlanSummary<'a>>,
+    /// The selection of policies and hooks.
+    pub plan: PlanSummary<'a>,
     /// Runs of policies and hooks, in order.
     pub runs: &'a [HookRun],
     /// The verdict in one word.

@@ -9,7 +9,7 @@ pub mod output_fields;
 pub mod reason_text;
 pub mod traced_event;
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Deref, sync::Arc, time::Duration};
 
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
@@ -40,6 +40,22 @@ pub enum RecordKind {
 /// The record of one exchange.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct CallRecord {
+    /// Facts that its line in a list has, too.
+    #[serde(flatten)]
+    pub head: CallHead,
+    /// Address of upstream that was called last: `primary` or `fallback`; empty if none was.
+    pub upstream: &'static str,
+    /// Token counts of the model API, summed over all rounds; absent if it reported none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<TracedTokens>,
+    /// Steps of a call that policies or hooks inspected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Box<CallDetail>>,
+}
+
+/// Facts of one exchange that its record and its line in a list have.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct CallHead {
     /// Position in the trace, which grows by one for each record. It begins at the time of the
     /// start in microseconds.
     pub seq: u64,
@@ -70,8 +86,6 @@ pub struct CallRecord {
     pub requested_model: Arc<str>,
     /// Model that was called last.
     pub model: Arc<str>,
-    /// Address of upstream that was called last: `primary` or `fallback`; empty if none was.
-    pub upstream: &'static str,
     /// HTTP status of the response; 0 for events, and if the agent disconnected before it.
     pub status: u16,
     /// Strictest action of policies and hooks, as in `x-hookgate-action`.
@@ -85,12 +99,6 @@ pub struct CallRecord {
     pub end: ExchangeEnd,
     /// Number of requests to the model API.
     pub rounds: u32,
-    /// Token counts of the model API, summed over all rounds; absent if it reported none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<TracedTokens>,
-    /// Steps of a call that policies or hooks inspected.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub detail: Option<Box<CallDetail>>,
 }
 
 /// Steps of one exchange.
@@ -204,6 +212,14 @@ impl From<TokenUsage> for TracedTokens {
     }
 }
 
+impl Deref for CallRecord {
+    type Target = CallHead;
+
+    fn deref(&self) -> &CallHead {
+        &self.head
+    }
+}
+
 impl CallRecord {
     /// Returns the size in memory, with everything that it owns.
     pub fn bytes(&self) -> usize {
@@ -240,7 +256,9 @@ impl CallRecord {
 
     /// Returns the time of the end: milliseconds since 1970.
     pub(crate) const fn ended_ms(&self) -> u64 {
-        self.started_ms.saturating_add(self.duration_us / 1000)
+        self.head
+            .started_ms
+            .saturating_add(self.head.duration_us / 1000)
     }
 
     /// Returns the time of the request's head: RFC 3339 in UTC.
@@ -250,7 +268,7 @@ impl CallRecord {
 
     /// Returns whether the response has the status of a success.
     pub const fn is_successful(&self) -> bool {
-        matches!(self.status, 200..300)
+        matches!(self.head.status, 200..300)
     }
 
     /// Returns the events; none for calls that nothing inspected.

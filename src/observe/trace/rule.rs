@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 
 use super::histogram::DurationHistogram;
 use crate::{
+    config::{FailureMode, HookMode},
     event::EventName,
     observe::HourlyCounts,
     timestamp::{now_ms, rfc3339_ms},
@@ -35,10 +36,12 @@ pub struct RuleIdentity {
     #[schema(value_type = Vec<String>)]
     pub events: Vec<EventName>,
     /// Mode of its decisions: `enforce` or `observe`.
-    pub mode: &'static str,
+    #[schema(value_type = String)]
+    pub mode: HookMode,
     /// Effect of a failure: `open` or `closed`; absent for policies.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub on_failure: Option<&'static str>,
+    #[schema(value_type = Option<String>)]
+    pub on_failure: Option<FailureMode>,
     /// Condition under which it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
@@ -66,25 +69,22 @@ pub struct TracedRule {
 /// Counts of one rule since the start of the process.
 #[derive(Debug, Default)]
 pub(crate) struct RuleStatistics {
-    asked: AtomicU64,
+    asked: RunCounter,
     skipped: AtomicU64,
-    acted: AtomicU64,
-    would_have: AtomicU64,
-    failed: AtomicU64,
+    acted: RunCounter,
+    would_have: RunCounter,
+    failed: RunCounter,
     /// Milliseconds since 1970; 0 for never.
     last_asked: AtomicU64,
     last_acted: AtomicU64,
     durations: DurationHistogram,
-    last_day: DayStatistics,
 }
 
-/// Counts of one rule by the hour.
+/// Number of runs since the start of the process, and of those in the last day.
 #[derive(Debug, Default)]
-struct DayStatistics {
-    asked: HourlyCounts,
-    acted: HourlyCounts,
-    would_have: HourlyCounts,
-    failed: HourlyCounts,
+struct RunCounter {
+    total: AtomicU64,
+    last_day: HourlyCounts,
 }
 
 /// Effect of a run for the statistics.
@@ -115,17 +115,12 @@ pub struct RuleSummary {
     #[serde(flatten)]
     #[schema(inline)]
     pub rule: RuleIdentity,
-    /// Number of runs, on all events.
-    pub asked: u64,
+    /// Numbers of its runs since the start of the process.
+    #[serde(flatten)]
+    pub counts: RuleCounts,
     /// Number of events on which it did not run.
     pub skipped: u64,
-    /// Number of runs that decided or edited something.
-    pub acted: u64,
-    /// Number of runs in mode `observe` that would have decided or edited something.
-    pub would_have: u64,
-    /// Number of runs that failed.
-    pub failed: u64,
-    /// The same numbers for the last 24 hours, counted by the hour.
+    /// The numbers of its runs in the last 24 hours, counted by the hour.
     pub last_day: RuleCounts,
     /// Median duration in microseconds; absent without runs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -160,14 +155,20 @@ impl RuleIdentity {
     }
 }
 
-impl DayStatistics {
-    fn counts(&self) -> RuleCounts {
-        let now = Instant::now();
+impl RunCounter {
+    fn add(&self, now: Instant, runs: u64) {
+        self.total.fetch_add(runs, Ordering::Relaxed);
+        self.last_day.add_many(now, runs);
+    }
+}
+
+impl RuleStatistics {
+    fn counts(&self, read: impl Fn(&RunCounter) -> u64) -> RuleCounts {
         RuleCounts {
-            asked: self.asked.sum(now),
-            acted: self.acted.sum(now),
-            would_have: self.would_have.sum(now),
-            failed: self.failed.sum(now),
+            asked: read(&self.asked),
+            acted: read(&self.acted),
+            would_have: read(&self.would_have),
+            failed: read(&self.failed),
         }
     }
 }
@@ -190,44 +191,36 @@ impl TracedRule {
         elapsed: Duration,
     ) {
         let statistics = &self.statistics;
-        let (day, now) = (&statistics.last_day, Instant::now());
-        let now_ms = now_ms();
+        let (now, now_ms) = (Instant::now(), now_ms());
         statistics.last_asked.fetch_max(now_ms, Ordering::Relaxed);
-        let count = |total: &AtomicU64, by_hour: &HourlyCounts| {
-            total.fetch_add(times, Ordering::Relaxed);
-            by_hour.add_many(now, times);
-        };
-        count(&statistics.asked, &day.asked);
+        statistics.asked.add(now, times);
         if is_failed {
-            count(&statistics.failed, &day.failed);
+            statistics.failed.add(now, times);
         }
         statistics.durations.add(times, elapsed);
         match effect {
             RunEffect::None => (),
             RunEffect::Acted => {
-                count(&statistics.acted, &day.acted);
+                statistics.acted.add(now, times);
                 statistics.last_acted.fetch_max(now_ms, Ordering::Relaxed);
             }
-            RunEffect::WouldHave => count(&statistics.would_have, &day.would_have),
+            RunEffect::WouldHave => statistics.would_have.add(now, times),
         }
     }
 
     /// Returns the rule with its statistics so far.
     pub fn summary(&self) -> RuleSummary {
         let statistics = &self.statistics;
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let time = |counter: &AtomicU64| match count(counter) {
+        let now = Instant::now();
+        let time = |counter: &AtomicU64| match counter.load(Ordering::Relaxed) {
             0 => None,
             milliseconds => Some(rfc3339_ms(milliseconds)),
         };
         RuleSummary {
             rule: self.identity.clone(),
-            asked: count(&statistics.asked),
-            skipped: count(&statistics.skipped),
-            acted: count(&statistics.acted),
-            would_have: count(&statistics.would_have),
-            failed: count(&statistics.failed),
-            last_day: statistics.last_day.counts(),
+            counts: statistics.counts(|runs| runs.total.load(Ordering::Relaxed)),
+            skipped: statistics.skipped.load(Ordering::Relaxed),
+            last_day: statistics.counts(|runs| runs.last_day.sum(now)),
             p50_us: statistics.durations.percentile(50),
             p99_us: statistics.durations.percentile(99),
             last_asked: time(&statistics.last_asked),

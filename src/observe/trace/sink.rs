@@ -3,7 +3,7 @@
 mod call_trace;
 mod content_capture;
 mod event_trace;
-mod response_trace;
+mod step_trace;
 
 use std::{
     sync::Arc,
@@ -16,14 +16,11 @@ use crate::{
     observe::{
         TokenSum,
         recorder::{
-            BodyPart, EventDecision, ExchangeEnd, ExchangeEvent, ExchangeSummary,
+            BodyPart, EventDecision, ExchangeAction, ExchangeEnd, ExchangeEvent, ExchangeSummary,
             InFlightExchanges, Sink, SinkNeed,
         },
         trace::{
-            record::{
-                CallDetail, CallRecord, RecordKind, SessionMatch, TracedTokens,
-                document_diff::DocumentDiff,
-            },
+            record::{CallDetail, CallHead, CallRecord, RecordKind, SessionMatch, TracedTokens},
             sink::{call_trace::CallTrace, content_capture::ContentCapture},
             store::{TraceStore, TracedRules, memory::InFlightBytes},
         },
@@ -156,10 +153,9 @@ impl TraceSink {
 
     fn decided(&mut self, exchange: &ExchangeSummary, decision: &EventDecision<'_>) {
         self.event.get_or_insert(decision.event);
-        let skipped = decision.plan.map_or(&[][..], |plan| plan.skipped);
-        self.count_skipped(skipped);
+        self.count_skipped(decision.plan.skipped);
         self.record_denials(exchange, decision);
-        if decision.runs.is_empty() && skipped.is_empty() {
+        if decision.runs.is_empty() && decision.plan.skipped.is_empty() {
             return;
         }
         let event = self.read_event(exchange, decision);
@@ -180,24 +176,44 @@ impl TraceSink {
             RecordKind::Call => exchange.elapsed,
             RecordKind::Event => Duration::from_micros(exchange.micros_now().into()),
         };
-        let now = SystemTime::now();
-        let end_us = whole_microseconds(elapsed);
-        let detail = self.take_detail(end_us);
+        let detail = self.take_detail(whole_microseconds(elapsed));
         let action = match self.kind {
             RecordKind::Call => exchange.action,
             RecordKind::Event => detail
                 .as_ref()
                 .map_or(exchange.action, |detail| detail.action()),
         };
+        let record = CallRecord {
+            head: self.head(exchange, elapsed, action),
+            upstream: exchange.upstream,
+            tokens: self.tokens.total().map(TracedTokens::from),
+            detail,
+        };
+        if let Some(content) = self.content.take() {
+            let watched = &self.store.watched;
+            let is_watched = watched.includes(&exchange.session_id, &exchange.caller.key);
+            content.finish(&self.store, &record, is_watched);
+        }
+        let bytes = std::mem::replace(&mut self.bytes, self.store.no_bytes());
+        self.store.push(record, bytes);
+    }
+
+    fn head(
+        &self,
+        exchange: &ExchangeSummary,
+        elapsed: Duration,
+        action: ExchangeAction,
+    ) -> CallHead {
         let (method, end) = match (self.kind, self.event) {
             (RecordKind::Event, Some(event)) => (event.as_str(), ExchangeEnd::Complete),
             _ => (exchange.operation, exchange.end),
         };
+        let now = SystemTime::now();
         let last = self.store.ring.last();
         let name =
             |name: &str, of: fn(&CallRecord) -> &Arc<str>| shared(name, last.as_deref().map(of));
         let caller = &exchange.caller;
-        let record = CallRecord {
+        CallHead {
             seq: 0,
             id: Arc::clone(&exchange.request_id),
             kind: self.kind,
@@ -211,46 +227,11 @@ impl TraceSink {
             method,
             requested_model: name(&exchange.requested_model, |last| &last.requested_model),
             model: name(&exchange.model, |last| &last.model),
-            upstream: exchange.upstream,
             status: exchange.status,
             action,
             error: exchange.error,
             end,
             rounds: self.rounds,
-            tokens: self.tokens.total().map(TracedTokens::from),
-            detail,
-        };
-        if let Some(content) = self.content.take() {
-            let is_watched = self
-                .store
-                .watched
-                .includes(&exchange.session_id, &caller.key);
-            content.finish(&self.store, &record, is_watched);
-        }
-        let bytes = std::mem::replace(&mut self.bytes, self.store.no_bytes());
-        self.store.push(record, bytes);
-    }
-
-    /// Records the events of the request.
-    fn record_request(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
-        match event {
-            ExchangeEvent::UpstreamAnswered { status } => {
-                if let Some(call) = &mut self.call {
-                    call.answer(exchange.micros_now(), *status);
-                }
-            }
-            ExchangeEvent::RequestEdited { before, after } => {
-                if let Some(call) = self.call(DocumentDiff::MAX_BYTES) {
-                    call.detail.request_diff = DocumentDiff::between(before, after);
-                }
-            }
-            ExchangeEvent::PromptSent { received, sent } => {
-                let session = (&*exchange.caller.key, &*exchange.session_id);
-                if let Some(call) = &mut self.call {
-                    call.detail.prompt_cache = self.store.prompts.record(session, *received, *sent);
-                }
-            }
-            _ => (),
         }
     }
 
@@ -323,11 +304,7 @@ impl Sink for TraceSink {
                 self.waiting = Some(WaitingRequest { bytes });
             }
             ExchangeEvent::UpstreamSelected(target) => self.attempt(exchange, target),
-            other if self.call.is_some() => {
-                self.record_request(exchange, other);
-                self.record_runs(exchange, other);
-                self.record_answer(exchange, other);
-            }
+            other if self.call.is_some() => self.record_step(exchange, other),
             _ => (),
         }
     }

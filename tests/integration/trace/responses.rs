@@ -53,6 +53,26 @@ async fn a_response_without_token_counts_is_recorded_without_tokens() {
 }
 
 #[tokio::test]
+async fn a_policy_that_inspects_no_responses_did_not_run_on_one() {
+    let upstream = Upstream::answering(&text_answer("Hello.")).await;
+    let config = "policies: [{ policy: request_limits, name: lim, max_input: 1MiB }]\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let agent = gateway.agent();
+
+    let whole = agent.generate(MODEL, &prompt("hello")).await;
+    let stream = agent.stream(MODEL, &prompt("hello")).await;
+
+    for answer in [whole, stream] {
+        let record = record(&gateway, answer.header("x-hookgate-request-id")).await;
+        let lim = rule(event(&record, "AfterModel"), "lim");
+        assert_eq!(lim["asked"], false, "{lim:#}");
+        assert_eq!(lim["because"], "no_responses", "{lim:#}");
+        let asked = &rule(event(&record, "BeforeModel"), "lim")["asked"];
+        assert_eq!(asked, true, "{record:#}");
+    }
+}
+
+#[tokio::test]
 async fn policy_durations_include_every_chunk_of_a_stream() {
     const CHUNKS: u64 = 100;
     let upstream = Upstream::with(|_| {

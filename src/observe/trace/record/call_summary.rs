@@ -7,62 +7,25 @@ use utoipa::ToSchema;
 
 use crate::{
     event::{Action, EventName},
-    observe::{
-        recorder::ExchangeEnd,
-        trace::{
-            record::{
-                CallRecord, RecordKind,
-                reason_text::ReasonText,
-                traced_event::{TracedEvent, TracedRun},
-            },
-            rule::RulePosition,
+    observe::trace::{
+        record::{
+            CallHead, CallRecord,
+            reason_text::ReasonText,
+            traced_event::{TracedEvent, TracedRun},
         },
+        rule::RulePosition,
     },
 };
 
 /// One line about a call.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CallSummary<'a> {
-    /// Position in the trace, which grows by one for each record. It begins at the time of the
-    /// start in microseconds.
-    pub seq: u64,
-    /// Request id, as in `x-hookgate-request-id`.
-    pub id: &'a str,
-    /// Kind of the record: `call` or `event`.
-    pub kind: RecordKind,
-    /// Time of the request's head: RFC 3339 in UTC.
-    pub time: String,
-    /// Time to the end of the response, in microseconds.
-    pub duration_us: u64,
+    /// Facts that the record has, too.
+    #[serde(flatten)]
+    #[schema(value_type = CallHead)]
+    pub head: &'a CallHead,
     /// Time in which policies and hooks ran, in microseconds.
     pub hooks_us: u64,
-    /// Name of the caller; empty without authentication.
-    pub caller: &'a str,
-    /// First digits of the caller's key; empty without a credential, and for calls that no policy,
-    /// hook or decision log reads.
-    pub caller_key: &'a str,
-    /// `User-Agent` of the request.
-    pub agent: &'a str,
-    /// Session of the request; empty if unknown.
-    pub session: &'a str,
-    /// Name of the model API; empty for events and unknown paths.
-    pub dialect: &'static str,
-    /// Name of the method, such as `generateContent`, or of the event.
-    pub method: &'static str,
-    /// Model that the agent requested.
-    pub requested_model: &'a str,
-    /// Model that was called last.
-    pub model: &'a str,
-    /// HTTP status of the response; 0 for events, and if the agent disconnected before it.
-    pub status: u16,
-    /// Strictest action of policies and hooks.
-    pub action: &'static str,
-    /// Reason code of an error of hookgate's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<&'static str>,
-    /// End of the response body; `complete` for an event that was decided.
-    #[schema(value_type = String)]
-    pub end: ExchangeEnd,
     /// Policy or hook that decided, if any did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<DecidingRule<'a>>,
@@ -72,8 +35,6 @@ pub struct CallSummary<'a> {
     pub edited_request: bool,
     /// True if the agent received another answer than the model's.
     pub edited_answer: bool,
-    /// Number of requests to the model API.
-    pub rounds: u32,
     /// Tokens of all rounds; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
@@ -113,29 +74,12 @@ impl CallRecord {
     pub fn summary(&self) -> CallSummary<'_> {
         let detail = self.detail.as_deref();
         CallSummary {
-            seq: self.seq,
-            id: &self.id,
-            kind: self.kind,
-            time: self.time(),
-            duration_us: self.duration_us,
+            head: &self.head,
             hooks_us: detail.map_or(0, |detail| detail.times.hooks_us),
-            caller: &self.caller,
-            caller_key: &self.caller_key,
-            agent: &self.agent,
-            session: &self.session,
-            dialect: self.dialect,
-            method: self.method,
-            requested_model: &self.requested_model,
-            model: &self.model,
-            status: self.status,
-            action: self.action.as_str(),
-            error: self.error,
-            end: self.end,
             decided_by: self.decided_by(),
             tools: self.tools(),
             edited_request: self.has_edited_request(),
             edited_answer: self.has_edited_answer(),
-            rounds: self.rounds,
             tokens: self.tokens.map(|tokens| tokens.total),
         }
     }

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::{
-    event::{Action, EventName, HookStatus, SkipReason},
+    event::{Action, EventName, HookStatus, RuleId, SkipReason},
     observe::trace::{
         record::{output_fields::OutputFields, reason_text::ReasonText},
         rule::{RulePosition, TracedRule},
@@ -49,6 +49,8 @@ pub struct TracedEvent {
 /// One policy or hook on one event.
 #[derive(Debug, Clone)]
 pub struct TracedRun {
+    /// Number of the rule in the config.
+    pub id: RuleId,
     /// The rule; `None` if the trace has no memory for it.
     pub rule: Option<Arc<TracedRule>>,
     /// Its run, or why there is none.

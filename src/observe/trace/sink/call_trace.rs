@@ -7,7 +7,7 @@ use crate::{
         trace::record::{
             CallDetail, TracedRound,
             chunk_strip::ChunkSpan,
-            traced_event::{RunDetail, RunOutcome, TracedEvent, TracedRun},
+            traced_event::{RunDetail, RunOutcome, TracedEvent},
         },
     },
 };
@@ -26,9 +26,9 @@ pub(crate) struct CallTrace {
     /// The round whose response is not complete.
     open_round: Option<OpenRound>,
     /// The event of this round's response, until that is inspected.
-    planned_answer: Option<PlannedAnswer>,
-    /// The event of the chunks of this round.
-    chunk_event: Option<ChunkEvent>,
+    planned_answer: Option<TracedEvent>,
+    /// Index of the event of the chunks of this round.
+    chunk_event: Option<usize>,
     /// Reason for the next round, until that round begins.
     asked_again: Option<&'static str>,
 }
@@ -38,20 +38,6 @@ struct OpenRound {
     index: usize,
     sent_us: u32,
     hooks_us: u64,
-}
-
-#[derive(Debug)]
-struct PlannedAnswer {
-    event: TracedEvent,
-    /// Rules that run, in the order of the event.
-    asked: Vec<RuleId>,
-}
-
-#[derive(Debug)]
-struct ChunkEvent {
-    index: usize,
-    /// Rules of the event, in its order.
-    rules: Vec<RuleId>,
 }
 
 impl CallTrace {
@@ -76,8 +62,8 @@ impl CallTrace {
     }
 
     /// Plans the event of a response, which is added once the response is inspected.
-    pub(crate) fn plan_answer(&mut self, event: TracedEvent, asked: Vec<RuleId>) {
-        self.planned_answer = Some(PlannedAnswer { event, asked });
+    pub(crate) fn plan_answer(&mut self, event: TracedEvent) {
+        self.planned_answer = Some(event);
         self.chunk_event = None;
     }
 
@@ -86,50 +72,39 @@ impl CallTrace {
         if let Some(round) = self.round_mut() {
             (round.status, round.answered_us) = (Some(status), Some(now_us));
         }
-        let is_inspected = |planned: &PlannedAnswer| !planned.asked.is_empty();
-        if (200..300).contains(&status) && !self.planned_answer.as_ref().is_some_and(is_inspected) {
+        let mut planned = self.planned_answer.iter().flat_map(|event| &event.rules);
+        let is_inspected = planned.any(|run| run.asked().is_some());
+        if (200..300).contains(&status) && !is_inspected {
             self.begin_chunks();
         }
     }
 
     /// Begins the planned event of a response.
     fn begin_chunks(&mut self) {
-        let Some(PlannedAnswer { mut event, asked }) = self.planned_answer.take() else {
+        let Some(mut event) = self.planned_answer.take() else {
             return;
         };
         if let Some(answered_us) = self.round_mut().and_then(|round| round.answered_us) {
             (event.at_us, event.ended_us) = (answered_us, answered_us);
         }
-        let index = self.detail.events.len();
+        self.chunk_event = Some(self.detail.events.len());
         self.detail.events.push(event);
-        self.chunk_event = Some(ChunkEvent {
-            index,
-            rules: asked,
-        });
     }
 
     /// Returns the event of the chunks of this round.
     pub(crate) fn chunk_event(&mut self) -> Option<&mut TracedEvent> {
         self.begin_chunks();
-        let index = self.chunk_event.as_ref()?.index;
-        self.detail.events.get_mut(index)
+        self.detail.events.get_mut(self.chunk_event?)
     }
 
     /// Adds equal runs on a chunk to the event of the chunks.
     pub(crate) fn add_chunk_run(&mut self, rule: RuleId, run: RunDetail) {
-        self.begin_chunks();
-        let Some(event) = &self.chunk_event else {
+        let Some(event) = self.chunk_event() else {
             return;
         };
-        let position = event.rules.iter().position(|known| *known == rule);
-        let events = self.detail.events.get_mut(event.index);
-        let found = events.zip(position);
-        let found = found.and_then(|(event, position)| event.rules.get_mut(position));
-        if let Some(TracedRun {
-            outcome: RunOutcome::Asked(sum),
-            ..
-        }) = found
-        {
+        // Rules that run are before those that do not.
+        let known = event.rules.iter_mut().find(|known| known.id == rule);
+        if let Some(RunOutcome::Asked(sum)) = known.map(|known| &mut known.outcome) {
             sum.add(run);
         }
     }
@@ -159,8 +134,7 @@ impl CallTrace {
         self.detail.upstream_rounds.get_mut(index)
     }
 
-    /// Records that the response of a round is complete.
-    pub(crate) fn end_round(&mut self, now_us: u32) {
+    fn end_round(&mut self, now_us: u32) {
         if let Some(round) = self.round_mut() {
             round.ended_us = Some(now_us);
         }
@@ -171,9 +145,11 @@ impl CallTrace {
         }
     }
 
-    /// Records why the model is asked again.
-    pub(crate) const fn ask_again(&mut self, reason: &'static str) {
-        self.asked_again = Some(reason);
+    /// Records that a response is decided, and why the model is asked again.
+    pub(crate) fn end_response(&mut self, now_us: u32, asked_again: Option<&'static str>) {
+        self.release(now_us);
+        self.end_round(now_us);
+        self.asked_again = asked_again;
     }
 
     /// Adds a chunk of the model's response.
@@ -192,8 +168,7 @@ impl CallTrace {
         self.detail.chunks.count(chunk);
     }
 
-    /// Records that nothing is held back any more.
-    pub(crate) fn release(&mut self, now_us: u32) {
+    fn release(&mut self, now_us: u32) {
         if let Some(since) = self.held_since_us.take() {
             self.detail.times.held_back_us += u64::from(now_us.saturating_sub(since));
         }
@@ -201,8 +176,7 @@ impl CallTrace {
 
     /// Completes the steps at the end of the exchange.
     pub(crate) fn finish(mut self, now_us: u32) -> CallDetail {
-        self.release(now_us);
-        self.end_round(now_us);
+        self.end_response(now_us, None);
         if self.detail.upstream_rounds.is_empty() {
             // The request was ready, but not sent.
             (self.detail.request_diff, self.detail.prompt_cache) = (None, None);
@@ -245,9 +219,10 @@ impl CallDetail {
 }
 
 impl TracedEvent {
-    /// Policies without runs on a response that had chunks do not inspect responses.
+    /// Policies without runs on a response do not inspect responses: the first run of the others
+    /// is always reported.
     fn name_idle_policies(&mut self) {
-        if self.event != EventName::AfterModel || self.chunks.unwrap_or_default() == 0 {
+        if self.event != EventName::AfterModel {
             return;
         }
         for run in &mut self.rules {

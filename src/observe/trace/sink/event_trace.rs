@@ -32,25 +32,22 @@ impl TraceSink {
         exchange: &ExchangeSummary,
         decision: &EventDecision<'_>,
     ) -> TracedEvent {
-        let runs = decision.runs.iter().map(|run| TracedRun {
-            rule: self.rule(run.rule).cloned(),
-            outcome: RunOutcome::Asked(self.read_run(decision.event, run, 1)),
+        let runs = decision.runs.iter().map(|run| {
+            let detail = self.read_run(decision.event, run, 1);
+            self.traced_run(run.rule, RunOutcome::Asked(detail))
         });
-        let skipped = decision.plan.map_or(&[][..], |plan| plan.skipped);
-        let rules = runs.chain(skipped.iter().map(|skip| self.skipped(*skip)));
-        let ended_us = exchange.micros_now();
+        let plan = decision.plan;
+        let rules = runs.chain(plan.skipped.iter().map(|skip| self.skipped(*skip)));
         TracedEvent {
             event: decision.event,
             origin: decision.origin.as_str(),
             subject: decision
                 .subject
                 .map(|subject| truncated(subject, MAX_SUBJECT_BYTES).into()),
-            at_us: decision
-                .plan
-                .map_or(ended_us, |plan| exchange.micros_at(plan.started)),
-            ended_us,
+            at_us: exchange.micros_at(plan.started),
+            ended_us: exchange.micros_now(),
             round: self.round_of(decision.event),
-            sequential: decision.plan.is_some_and(|plan| plan.sequential),
+            sequential: plan.sequential,
             rules: rules.collect(),
             verdict: Some(decision.verdict),
             reason: decision
@@ -78,13 +75,13 @@ impl TraceSink {
         if !(is_whole || has_chunks) {
             return;
         }
-        let asked_runs = asked.iter().map(|asked| TracedRun {
-            rule: self.rule(asked.rule).cloned(),
-            outcome: if *is_skipped {
+        let asked_runs = asked.iter().map(|asked| {
+            let outcome = if *is_skipped {
                 RunOutcome::NotAsked(SkipReason::DryRun)
             } else {
                 RunOutcome::Asked(RunDetail::default())
-            },
+            };
+            self.traced_run(asked.rule, outcome)
         });
         self.count_skipped(plan.skipped);
         let skipped = plan.skipped.iter().map(|skip| self.skipped(*skip));
@@ -109,7 +106,7 @@ impl TraceSink {
             return;
         }
         if has_chunks && !is_skipped {
-            call.plan_answer(traced, asked.iter().map(|asked| asked.rule).collect());
+            call.plan_answer(traced);
         } else {
             call.add_event(traced);
         }
@@ -237,9 +234,14 @@ impl TraceSink {
     }
 
     fn skipped(&self, (rule, reason): (RuleId, SkipReason)) -> TracedRun {
+        self.traced_run(rule, RunOutcome::NotAsked(reason))
+    }
+
+    fn traced_run(&self, id: RuleId, outcome: RunOutcome) -> TracedRun {
         TracedRun {
-            rule: self.rule(rule).cloned(),
-            outcome: RunOutcome::NotAsked(reason),
+            id,
+            rule: self.rule(id).cloned(),
+            outcome,
         }
     }
 

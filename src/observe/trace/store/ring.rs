@@ -107,7 +107,7 @@ impl RecordRing {
         } else {
             None
         };
-        record.seq = state.next_seq;
+        record.head.seq = state.next_seq;
         state.next_seq += 1;
         let seq = record.seq;
         state.records.push_back(Arc::new(record));

@@ -5,7 +5,7 @@ use proptest::{collection::vec, prelude::*};
 
 use super::*;
 use crate::{
-    config::ContentSettings,
+    config::{ContentSettings, FailureMode, HookMode},
     event::{
         Action, Caller, Context, EventName, EventOrigin, HookOutput, HookResult, HookRun, RuleId,
         SkipReason,
@@ -40,8 +40,8 @@ fn rule(name: &str, line: u64) -> RuleIdentity {
             line,
         },
         events: vec![EventName::BeforeTool],
-        mode: "enforce",
-        on_failure: Some("open"),
+        mode: HookMode::Enforce,
+        on_failure: Some(FailureMode::Open),
         when: None,
         disabled: false,
     }
@@ -91,11 +91,11 @@ fn decided(sink: &mut TraceSink, exchange: &ExchangeSummary, output: HookOutput,
         origin: EventOrigin::Derived,
         subject: Some(tool),
         input: None,
-        plan: Some(PlanSummary {
+        plan: PlanSummary {
             started: Instant::now(),
             sequential: false,
             skipped: &[(RuleId(1), SkipReason::Matcher)],
-        }),
+        },
         verdict: run.action,
         output: &run.result.output.clone(),
         runs: &[run],
@@ -211,10 +211,8 @@ fn statistics_and_denials_survive_the_eviction_of_their_calls() {
     let summary = rules[0].as_ref().unwrap().summary();
     let denials = store.denials();
 
-    assert_eq!(
-        (summary.asked, summary.acted, summary.rule.at.line),
-        (21, 20, 70)
-    );
+    assert_eq!((summary.counts.asked, summary.counts.acted), (21, 20));
+    assert_eq!(summary.rule.at.line, 70);
     assert!(summary.last_acted.is_some() && summary.p50_us.unwrap() >= 3000);
     assert_eq!(denials.groups.len(), 1);
     assert_eq!(denials.groups[0].count, 20);
@@ -248,7 +246,7 @@ fn equal_rules_of_one_config_have_statistics_of_their_own() {
 fn a_rule_of_a_rollout_shares_statistics_only_with_an_equal_one() {
     let store = store(1, 4 << 20);
     let observed = |line: u64| RuleIdentity {
-        mode: "observe",
+        mode: HookMode::Observe,
         ..rule("guard", line)
     };
     let statistics =

@@ -1,4 +1,4 @@
-//! Events of responses: runs on chunks, chunks, edits, and the ends of rounds.
+//! Steps of a request and its response: edits, runs on chunks, chunks, and the ends of rounds.
 
 use crate::{
     event::{EventName, HookRun},
@@ -21,9 +21,25 @@ use crate::{
 const MAX_LISTED_TOOLS: usize = 16;
 
 impl TraceSink {
-    /// Records runs of policies and hooks on the chunks of a response.
-    pub(super) fn record_runs(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
+    /// Records a step of the request or of its response.
+    pub(super) fn record_step(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         match event {
+            ExchangeEvent::RequestEdited { before, after } => {
+                if let Some(call) = self.call(DocumentDiff::MAX_BYTES) {
+                    call.detail.request_diff = DocumentDiff::between(before, after);
+                }
+            }
+            ExchangeEvent::PromptSent { received, sent } => {
+                let session = (&*exchange.caller.key, &*exchange.session_id);
+                if let Some(call) = &mut self.call {
+                    call.detail.prompt_cache = self.store.prompts.record(session, *received, *sent);
+                }
+            }
+            ExchangeEvent::UpstreamAnswered { status } => {
+                if let Some(call) = &mut self.call {
+                    call.answer(exchange.micros_now(), *status);
+                }
+            }
             ExchangeEvent::ChunkDecided(decision) => self.chunk_decided(exchange, decision),
             ExchangeEvent::PoliciesRan(runs) => {
                 for run in *runs {
@@ -43,13 +59,6 @@ impl TraceSink {
                     event.ended_us = exchange.micros_now();
                 }
             }
-            _ => (),
-        }
-    }
-
-    /// Records chunks, edits and the ends of rounds.
-    pub(super) fn record_answer(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
-        match event {
             ExchangeEvent::ChunkFiltered(facts) => self.add_chunk(exchange, *facts),
             ExchangeEvent::ToolCallDenied { tool } => {
                 self.add_tool(tool, |detail| &mut detail.denied_tools);
@@ -57,12 +66,7 @@ impl TraceSink {
             ExchangeEvent::AnswerEdited { before, after } => self.add_edit(before, after),
             ExchangeEvent::RoundEnded { asked_again } => {
                 if let Some(call) = &mut self.call {
-                    let now_us = exchange.micros_now();
-                    call.release(now_us);
-                    call.end_round(now_us);
-                    if let Some(reason) = asked_again {
-                        call.ask_again(reason);
-                    }
+                    call.end_response(exchange.micros_now(), *asked_again);
                 }
             }
             _ => (),
