@@ -83,12 +83,10 @@ fn add_field_texts(part: &Part, texts: &mut Vec<String>) -> Result<()> {
     if has_text || part.document.has(FUNCTION_RESPONSE) {
         return Ok(());
     }
-    for key in other_keys(&part.document, &[TEXT, MEDIA].concat()) {
+    for (key, json) in other_fields(&part.document, &[TEXT, MEDIA].concat()) {
         let kind = kind_of_field(&key);
-        if matches!(kind, Some(TextKind::Speech | TextKind::ToolCall))
-            && let Some(value) = part.document.get(&[&key])?
-        {
-            add_texts(&value, texts);
+        if matches!(kind, Some(TextKind::Speech | TextKind::ToolCall)) {
+            add_texts(&read_json::<Value>(&json)?, texts);
         }
     }
     Ok(())

@@ -33,7 +33,8 @@ pub fn spellings(name: &str) -> Option<[&'static str; 2]> {
 
 /// Returns the generation parameters of the stable form, in camelCase.
 pub fn generation_parameters(call: &Call, document: &Document) -> Result<Map<String, Value>> {
-    read_parameters(&inner_request(call, document)?)
+    let inner = inner_request(call, document)?;
+    read_parameters(&inner)
 }
 
 pub fn read_parameters(document: &Document) -> Result<Map<String, Value>> {

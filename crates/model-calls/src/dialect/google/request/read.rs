@@ -129,7 +129,8 @@ pub fn new_prompt(call: &Call, document: &Document) -> Result<Vec<String>> {
         let texts: Vec<_> = texts.collect::<Result<_, _>>()?;
         return Ok(texts.concat());
     }
-    read_contents(call, &inner_request(call, document)?)?.new_prompt()
+    let inner = inner_request(call, document)?;
+    read_contents(call, &inner)?.new_prompt()
 }
 
 fn embedded_texts(document: &Document) -> Result<Vec<String>> {

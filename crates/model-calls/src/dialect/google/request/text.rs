@@ -11,7 +11,7 @@ use crate::dialect::{
     google::{
         content::Content,
         fields::{
-            CONTENT, CONTENTS, FUNCTION_RESPONSE, LABELS, PARTS, REQUESTS, SOURCE,
+            CONTENT, CONTENTS, FUNCTION_RESPONSE, LABELS, PARTS, REQUESTS, RESPONSE, SOURCE,
             SYSTEM_INSTRUCTION, WRAPPED_REQUEST,
         },
         part::Part,
@@ -22,7 +22,6 @@ use crate::dialect::{
 };
 
 const BLOCK: &[&str] = &["block"];
-const RESPONSE: &[&str] = &["response"];
 
 /// Fields of an embedding request that hold no text, or are edited otherwise.
 const EMBEDDING_FIELDS: &[&str] = &[

@@ -250,8 +250,8 @@ impl Declarations {
     pub fn names(&self) -> HashMap<&str, Vec<&str>> {
         let mut names: HashMap<&str, Vec<&str>> = HashMap::new();
         for (_, tool) in self.agent_tools() {
-            let named = names.entry(&tool.declared_name).or_default();
-            named.push(&tool.name);
+            let of_declared = names.entry(&tool.declared_name).or_default();
+            of_declared.push(&tool.name);
         }
         names
     }
