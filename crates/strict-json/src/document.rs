@@ -1,5 +1,6 @@
 //! JSON objects whose fields are read on demand and edited in place.
 
+mod layout_span;
 mod size;
 
 use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
@@ -7,11 +8,8 @@ use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{DocumentError, Layout, Names, lay_out, layout::Within, names::FieldSearch, unquote};
-
-/// Depth of a layout; the document itself is 0. Values below it are laid out when they are
-/// read.
-const LAYOUT_DEPTH: usize = 7;
+use self::layout_span::LayoutSpan;
+use super::{DocumentError, Layout, Names, layout::Within, names::FieldSearch, unquote};
 
 /// A JSON object. Fields are parsed when they are requested, and edits are spliced into the
 /// original bytes, so that everything else keeps its bytes.
@@ -64,54 +62,6 @@ pub enum FieldPosition {
     New(usize),
 }
 
-/// Position of a value in the layout of the text that it was parsed from.
-#[derive(Debug, Clone)]
-struct LayoutSpan {
-    layout: Arc<Layout>,
-    /// Index of the value in the layout.
-    index: usize,
-    /// Offset of the value's bytes in the parsed text.
-    start: usize,
-}
-
-impl LayoutSpan {
-    /// Lays out a value that was checked before.
-    fn new(bytes: &[u8]) -> Result<Self, DocumentError> {
-        let layout = lay_out(bytes, Names::Free, LAYOUT_DEPTH)?;
-        Ok(Self::root(layout))
-    }
-
-    fn root(layout: Layout) -> Self {
-        Self {
-            layout: Arc::new(layout),
-            index: 0,
-            start: 0,
-        }
-    }
-
-    /// Returns the indexes of the fields or elements.
-    #[inline]
-    fn within(&self) -> Within<'_> {
-        self.layout.within(self.index).unwrap_or_default()
-    }
-
-    /// Converts a place in the parsed text to one in the value.
-    #[inline]
-    fn relative(&self, place: Range<usize>) -> Option<Range<usize>> {
-        Some(place.start.checked_sub(self.start)?..place.end.checked_sub(self.start)?)
-    }
-
-    #[inline]
-    fn place(&self, index: usize) -> Option<Range<usize>> {
-        self.relative(self.layout.place(index)?)
-    }
-
-    #[inline]
-    fn key(&self, index: usize) -> Option<Range<usize>> {
-        self.relative(self.layout.key(index)?)
-    }
-}
-
 /// Current bytes of a field or an element.
 struct FieldText<'a> {
     bytes: Bytes,
@@ -130,13 +80,11 @@ impl<'a> FieldText<'a> {
 
     fn span(&self) -> Result<LayoutSpan, DocumentError> {
         match self.position {
-            Some((layout, index)) if layout.within(index).is_some() => Ok(LayoutSpan {
-                layout: Arc::clone(layout),
-                index,
-                start: layout.place(index).unwrap_or_default().start,
-            }),
+            Some((layout, index)) if layout.within(index).is_some() => {
+                Ok(LayoutSpan::at(layout, index))
+            }
             // Edited, or deeper than the layout.
-            Some(_) | None => LayoutSpan::new(&self.bytes),
+            Some(_) | None => LayoutSpan::new(&self.bytes, Names::Free),
         }
     }
 
@@ -157,21 +105,7 @@ impl Document {
     ///
     /// Fails if the bytes are no JSON object, or parsers could disagree about them.
     pub fn parse(bytes: Bytes, names: Names) -> Result<Self, DocumentError> {
-        let layout = lay_out(&bytes, names, LAYOUT_DEPTH)?;
-        Self::with_span(bytes, LayoutSpan::root(layout))
-    }
-
-    /// Reads a JSON object that is part of a parsed document, or was not received at all.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the bytes are no JSON object.
-    pub fn from_checked(bytes: Bytes) -> Result<Self, DocumentError> {
-        let span = LayoutSpan::new(&bytes)?;
-        Self::with_span(bytes, span)
-    }
-
-    fn with_span(bytes: Bytes, span: LayoutSpan) -> Result<Self, DocumentError> {
+        let span = LayoutSpan::new(&bytes, names)?;
         if bytes.trim_ascii_start().first() != Some(&b'{') {
             return Err(DocumentError::Json("not a JSON object".to_owned()));
         }
@@ -181,6 +115,15 @@ impl Document {
             edits: BTreeMap::new(),
             new_fields: Vec::new(),
         })
+    }
+
+    /// Reads a JSON object that is part of a parsed document, or was not received at all.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the bytes are no JSON object.
+    pub fn from_checked(bytes: Bytes) -> Result<Self, DocumentError> {
+        Self::parse(bytes, Names::Free)
     }
 
     /// Returns an object without fields.

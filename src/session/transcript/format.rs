@@ -136,7 +136,7 @@ impl ModelMessage {
         }
     }
 
-    /// Returns its record.
+    /// Returns the record of the message with its text.
     pub(super) fn record(&self, text: &ModelText) -> Value {
         json!({
             "id": self.id,
