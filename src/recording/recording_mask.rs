@@ -14,6 +14,7 @@ const PART_ENDS: [char; 2] = ['?', '&'];
 /// Characters that a part of a target has only in percent-encoding.
 const ESCAPED: &AsciiSet = &CONTROLS
     .add(b' ')
+    .add(b'"')
     .add(b'#')
     .add(b'%')
     .add(b'&')

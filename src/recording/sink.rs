@@ -1,6 +1,6 @@
 //! Collects the events of one exchange for its recording.
 
-use std::{mem, sync::Arc, time::SystemTime};
+use std::{sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -88,23 +88,19 @@ impl RecordingSink {
     }
 
     /// Records how the session of the exchange was found.
-    fn record_session(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
+    fn record_session(
+        &mut self,
+        exchange: &ExchangeSummary,
+        match_kind: &str,
+        source: &str,
+        parent: Option<&str>,
+    ) {
         self.decide(exchange);
         let session = self.raw.as_mut().and_then(|raw| raw.line.session.as_mut());
-        if let ExchangeEvent::SessionFound {
-            match_kind,
-            source,
-            parent,
-            ..
-        } = event
-            && let Some(session) = session
-        {
-            *session = RecordedSession {
-                source: (*source).to_owned(),
-                match_kind: (*match_kind).to_owned(),
-                parent: parent.map(str::to_owned),
-                ..mem::take(session)
-            };
+        if let Some(session) = session {
+            match_kind.clone_into(&mut session.match_kind);
+            source.clone_into(&mut session.source);
+            session.parent = parent.map(str::to_owned);
         }
     }
 
@@ -246,7 +242,12 @@ impl RecordingSink {
 impl Sink for RecordingSink {
     fn record(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         match event {
-            ExchangeEvent::SessionFound { .. } => self.record_session(exchange, event),
+            ExchangeEvent::SessionFound {
+                match_kind,
+                source,
+                parent,
+                ..
+            } => self.record_session(exchange, match_kind, source, *parent),
             ExchangeEvent::EventDecided(decision) if !decision.runs.is_empty() => {
                 self.add_event(exchange, recorded_event(decision), decision.runs);
             }

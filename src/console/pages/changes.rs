@@ -16,7 +16,7 @@ use crate::{
         page::{Page, table},
         shadow_state::shadow_state,
     },
-    error::ApiError,
+    error::{ApiError, ErrorReason},
     state::{App, ShadowAction},
     view::{
         config::{self, ConfigView, RolloutView, StoredRevisionView},
@@ -28,6 +28,10 @@ const ADDRESS: &str = "/console/changes";
 
 /// Parameter with the version of a promotion that led to the page.
 const PROMOTED: &str = "promoted";
+
+/// Field with the version that was in use when the page was built. Under another one, the action is
+/// refused.
+const IN_USE: &str = "in_use";
 
 /// Shows the shadow, the rollout and the kept revisions.
 ///
@@ -74,14 +78,19 @@ pub(in crate::console) async fn show(
 ///
 /// # Errors
 ///
-/// Returns an error if the user is no operator, the form is not that of the session, or the
-/// revision cannot be used.
+/// Returns an error if the user is no operator, the form is not that of the session, the config in
+/// use has changed since the page was built, or the revision cannot be used.
 pub(in crate::console) async fn promote(
     State(app): State<App>,
     principal: AdminPrincipal,
     fields: FormFields,
 ) -> Result<Response, ApiError> {
     fields.check_operator(&principal)?;
+    let in_use = fields.find(IN_USE);
+    if in_use.is_some_and(|version| version != app.snapshot().config.version) {
+        let message = "another config is in use since the page was loaded; load it again";
+        return Err(ApiError::new(ErrorReason::BadConfig, message));
+    }
     let revision = fields.get("revision").to_owned();
     let promotion = config_change::promote(app, revision, principal.name, None);
     Ok(back(&promotion.await?.to))
@@ -173,7 +182,9 @@ fn rollout_state(rollout: &RolloutView, in_use: &str, principal: &AdminPrincipal
         }
         (table("Calls since the last step", &["Version", "Calls", "Denied", "With failed hooks"], &rows))
         @if principal.has(AdminRole::Operator) {
-            (promotion_form(in_use, principal, &html! { button { "End the rollout" } }))
+            (promotion_form(in_use, principal, &html! {
+                button name=(IN_USE) value=(in_use) { "End the rollout" }
+            }))
         }
     }
 }

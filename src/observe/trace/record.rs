@@ -40,7 +40,7 @@ pub enum RecordKind {
 /// The record of one exchange.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct CallRecord {
-    /// Facts that its line in a list has, too.
+    /// Facts of an exchange, in its record and in lists.
     #[serde(flatten)]
     pub head: CallHead,
     /// Address of upstream that was called last: `primary` or `fallback`; empty if none was.
@@ -53,7 +53,7 @@ pub struct CallRecord {
     pub detail: Option<Box<CallDetail>>,
 }
 
-/// Facts of one exchange that its record and its line in a list have.
+/// Facts of an exchange, in its record and in lists.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct CallHead {
     /// Position in the trace, which grows by one for each record. It begins at the time of the

@@ -49,6 +49,18 @@ impl Rollout {
         self.operator.get("/config").await.json()["rollout"].clone()
     }
 
+    /// Returns the version of the config in use.
+    async fn version(&self) -> String {
+        let config = self.operator.get("/config").await.json();
+        config["version"].as_str().unwrap().to_owned()
+    }
+
+    /// Returns a browser at the console.
+    fn browser(&self) -> Browser {
+        let address = self.operator.base.strip_prefix("http://").unwrap();
+        Browser::at_address(address.parse().unwrap())
+    }
+
     /// Returns whether a call is denied.
     async fn denies(&self, session: &str, word: &str) -> bool {
         let agent = self.agent.clone().sending("x-hookgate-session", session);
@@ -457,23 +469,42 @@ async fn a_promotion_of_the_revision_in_use_ends_its_rollout() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_console_ends_a_rollout() {
     let gateway = Rollout::start("{ to: next.yaml, percent: 100 }").await;
-    let config = gateway.operator.get("/config").await.json();
-    let address = gateway.operator.base.strip_prefix("http://").unwrap();
-    let browser = Browser::at_address(address.parse().unwrap());
+    let (browser, in_use) = (gateway.browser(), gateway.version().await);
     let page = browser.get("/console/changes").await.html;
-    assert!(page.contains("End the rollout</button>"), "{page}");
+    let button = format!("name=\"in_use\" value=\"{in_use}\">End the rollout</button>");
+    assert!(page.contains(&button), "{page}");
 
-    let csrf = browser.csrf("/console/changes").await;
-    let fields = [
-        ("csrf", csrf.as_str()),
-        ("revision", config["version"].as_str().unwrap()),
-    ];
-    let ended = browser.post("/console/changes/promote", &fields).await;
+    let status = press_end(&browser, &in_use).await;
 
-    assert_eq!(ended.status, 303);
+    assert_eq!(status, 303);
     assert_eq!(gateway.state().await, Value::Null);
     let page = browser.get("/console/changes").await.html;
     assert!(!page.contains("End the rollout"), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_from_before_a_reload_does_not_end_the_rollout() {
+    let gateway = Rollout::start("{ to: next.yaml, percent: 100 }").await;
+    let before = gateway.version().await;
+    gateway.edit("{ to: next.yaml, percent: 99 }").await;
+    let reloaded = gateway.version().await;
+
+    let status = press_end(&gateway.browser(), &before).await;
+
+    assert_eq!((status, gateway.version().await), (400, reloaded));
+    assert_eq!(gateway.state().await["percent"], 99);
+}
+
+/// Presses "End the rollout" on a page with this version in use. Returns the status.
+async fn press_end(browser: &Browser, in_use: &str) -> u16 {
+    let csrf = browser.csrf("/console/changes").await;
+    let fields = [
+        ("csrf", csrf.as_str()),
+        ("revision", in_use),
+        ("in_use", in_use),
+    ];
+    let page = browser.post("/console/changes/promote", &fields);
+    page.await.status
 }
 
 /// Answers each request with a call of the tool `look`, and each denial with a text.

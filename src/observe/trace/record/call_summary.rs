@@ -20,7 +20,7 @@ use crate::{
 /// One line about a call.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CallSummary<'a> {
-    /// Facts that the record has, too.
+    /// Facts of an exchange, in its record and in lists.
     #[serde(flatten)]
     #[schema(value_type = CallHead)]
     pub head: &'a CallHead,
