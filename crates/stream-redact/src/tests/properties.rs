@@ -367,7 +367,7 @@ fn min_cpu_time(mask: &Mask, text: &str) -> Duration {
     (0..3).map(|_| once()).min().unwrap()
 }
 
-/// The factor is wide, because other processes share the caches. A search that reads held text
+/// The factor is wide, because other processes share the caches: 300 to 1000 are usual. A search that reads held text
 /// again and again exceeds it by far.
 #[test]
 fn the_cpu_time_per_byte_is_bounded() {
@@ -390,7 +390,7 @@ fn the_cpu_time_per_byte_is_bounded() {
         for part in parts.split('|').chain([&*line]) {
             let cpu_time = min_cpu_time(mask, &part.repeat(BYTES / part.len()));
             assert!(
-                cpu_time < plain * 1000,
+                cpu_time < plain * 3000,
                 "{part:?}: {cpu_time:?}, plain: {plain:?}"
             );
         }
