@@ -367,8 +367,8 @@ fn min_cpu_time(mask: &Mask, text: &str) -> Duration {
     (0..3).map(|_| once()).min().unwrap()
 }
 
-/// The factor is wide, because other processes share the caches: 300 to 1000 are usual. A search that reads held text
-/// again and again exceeds it by far.
+/// The factor is wide, because other processes share the caches: 300 to 1000 are usual. A search
+/// that reads held text again and again exceeds it by far.
 #[test]
 fn the_cpu_time_per_byte_is_bounded() {
     const BYTES: usize = 1 << 15;
