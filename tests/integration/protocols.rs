@@ -6,7 +6,9 @@ mod llxprt;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{Agent, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, hook, prompt};
+use crate::harness::{
+    Agent, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, hook, hookgate, prompt,
+};
 
 const MODEL: &str = "gemini-2.5-pro";
 
@@ -441,6 +443,36 @@ async fn the_folder_of_a_settings_file_selects_its_protocol() {
         let result = &shown["messages"][2]["content"];
         assert_eq!(result == RESULT, has_results, "{path}: {shown}");
         assert_eq!(&answer["hookgate"]["arguments"], arguments, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_relative_path_of_a_settings_file_selects_the_protocol_of_its_folder() {
+    let settings = json!({ "hooks": { "BeforeTool": [printing("seen", &json!({}))] } });
+    let config = "hook_files: [{ path: settings.json }]\n";
+    for (directory, option, path, protocol) in [
+        (".llxprt", "--hooks", "settings.json", "llxprt"),
+        (".llxprt", "--config", "gate.yaml", "llxprt"),
+        (".tabnine", "--hooks", "agent/settings.json", "tabnine"),
+        (".terminai/hooks", "--hooks", "../settings.json", "terminai"),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let directory = folder.path().join(directory);
+        let file = directory.join(path);
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file.with_file_name("settings.json"), settings.to_string()).unwrap();
+        std::fs::write(file.with_file_name("gate.yaml"), config).unwrap();
+        let mut command = hookgate(&["serve", option, path, "--upstream", "http://127.0.0.1:9"]);
+        command
+            .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
+            .current_dir(directory);
+        let mut gateway = ServerProcess::start(command);
+        gateway.addr();
+
+        let hooks = Agent::at(gateway.operators()).get("/hooks").await.json();
+
+        assert_eq!(hooks[0]["protocol"], protocol, "{option} {path}: {hooks}");
     }
 }
 

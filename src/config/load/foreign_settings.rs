@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use serde_json::{Map, Value, json};
 
+use super::paths::normalized_path;
 use crate::{
     config::{
         registry::{ProtocolShape, Registry},
@@ -47,6 +48,7 @@ pub(super) fn detect<'a>(
     path: &Path,
     value: &Value,
 ) -> Option<&'a ProtocolShape> {
+    let path = normalized_path(path);
     let folder = path.parent();
     let by_folder = |protocol: &&ProtocolShape| {
         let folders = folder.zip(protocol.folder);

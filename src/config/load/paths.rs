@@ -4,7 +4,7 @@ use std::{
     ffi::OsStr,
     fs,
     os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use rustix::fs::Access;
@@ -220,4 +220,18 @@ impl Loader {
         let needed = Access::WRITE_OK | Access::EXEC_OK;
         rustix::fs::access(directory, needed).map_err(|_| "is not writable")
     }
+}
+
+/// Returns an absolute path without `..`.
+pub(super) fn normalized_path(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut normalized = PathBuf::new();
+    for part in path.components() {
+        if part == Component::ParentDir {
+            normalized.pop();
+        } else {
+            normalized.push(part);
+        }
+    }
+    normalized
 }

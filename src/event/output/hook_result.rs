@@ -8,7 +8,7 @@ use super::{
     hook_output::HookOutput,
     output_part::OutputPart,
 };
-use crate::event::name::EventName;
+use crate::{event::name::EventName, model::ToolConfig};
 
 /// Result of one hook's run.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -79,6 +79,9 @@ impl HookResult {
     /// (`on_failure: closed`), and on an event that selects tools into the selection of none. A
     /// stop and a message for the user are kept.
     pub fn fail_closed(&mut self, hook: &str, event: EventName) {
+        if event.honours(OutputPart::ToolSelection) {
+            self.fail_unusable_selection();
+        }
         let Some(failure) = self.failure() else {
             return;
         };
@@ -95,6 +98,16 @@ impl HookResult {
             self.output.set_specific("toolConfig", none);
         }
         self.status = HookStatus::Failed;
+    }
+
+    /// Turns a selection of tools with unusable fields into a failure.
+    fn fail_unusable_selection(&mut self) {
+        let selection = self.output.specific("toolConfig");
+        let selection = selection.filter(|selection| !selection.is_null());
+        for field in selection.map_or_else(Vec::new, ToolConfig::unusable_fields) {
+            self.status = HookStatus::Failed;
+            self.diagnostics.push(DiagnosticCode::WrongType.with(field));
+        }
     }
 
     /// Returns whether a reason is the one with which a failure of `hook` is turned into a
@@ -133,5 +146,16 @@ mod tests {
         assert_eq!(failure, Some(cause));
         let reason = format!("Hook h failed: {cause}");
         assert_eq!(result.output.reason, Some(reason));
+    }
+
+    #[test]
+    fn a_selection_that_is_null_is_no_failure() {
+        let mut result = HookResult::default();
+        result.output.set_specific("toolConfig", json!(null));
+        let expected = result.clone();
+
+        result.fail_closed("h", EventName::BeforeToolSelection);
+
+        assert_eq!(result, expected);
     }
 }

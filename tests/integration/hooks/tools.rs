@@ -135,10 +135,15 @@ async fn a_failing_hook_allows_no_call_if_it_fails_closed() {
     let call = json!({ "functionCall": { "name": "read_file", "args": {} } });
     let content = json!({ "role": "model", "parts": [{ "text": "well" }, call] });
     let misspelled = json!({ "decision": "dney", "hookSpecificOutput": {} });
+    let selecting = |selection: Value| hook::printing("broken", &hook::tools(&selection));
     for broken in [
         hook::command("broken", "exit 1"),
         hook::command("broken", "echo '{'"),
         hook::printing("broken", &misspelled),
+        selecting(json!({ "mode": "none" })),
+        selecting(json!({ "mode": "none", "allowedFunctionNames": [] })),
+        selecting(json!({ "mode": "AUTO", "allowedFunctionNames": "delete_file" })),
+        selecting(json!("NONE")),
     ] {
         for (on_failure, is_allowed) in [("closed", false), ("open", true)] {
             let answer = json!({ "candidates": [{ "content": content }] });
@@ -152,7 +157,7 @@ async fn a_failing_hook_allows_no_call_if_it_fails_closed() {
 
             let sent = upstream.requests()[0].json();
             let mode = &sent["toolConfig"]["functionCallingConfig"]["mode"];
-            assert_eq!(*mode == "NONE", !is_allowed, "{on_failure}: {sent}");
+            assert_eq!(*mode == "NONE", !is_allowed, "{on_failure}: {hooks} {sent}");
             let calls = answer.text().contains(r#""read_file""#);
             assert_eq!(calls, is_allowed, "{on_failure}: {}", answer.text());
         }
