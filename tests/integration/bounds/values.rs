@@ -3,7 +3,10 @@
 use serde_json::json;
 
 use super::{GENERATE, HOOKED};
-use crate::harness::{TestGateway, Upstream, assert_refused};
+use crate::{
+    families::family::Family,
+    harness::{TestGateway, Upstream, assert_refused},
+};
 
 /// Number of values that is accepted.
 const MAX_VALUES: usize = 524_288;
@@ -51,8 +54,6 @@ async fn a_request_with_too_many_values_in_a_tool_result_is_refused() {
 
 #[tokio::test]
 async fn a_request_with_too_many_values_in_arguments_that_are_strings_is_refused() {
-    let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, HOOKED).await;
     let arguments = format!("{{\"a\":{}}}", list(MAX_VALUES / 2));
     let function = json!({ "name": "t", "arguments": arguments });
     let call = |id: &str| json!({ "id": id, "type": "function", "function": function });
@@ -69,11 +70,14 @@ async fn a_request_with_too_many_values_in_arguments_that_are_strings_is_refused
     let input = json!([user, item("1"), item("2"), output("1"), output("2")]);
     let responses = json!({ "model": "m", "input": input });
 
-    for (path, body) in [("/v1/chat/completions", chat), ("/v1/responses", responses)] {
-        let answer = gate.agent().post(path, body.to_string()).await;
+    for (family, body) in [(Family::Chat, chat), (Family::Responses, responses)] {
+        let upstream = Upstream::mock().await;
+        let gateway = family.gateway(&upstream, HOOKED).await;
 
-        assert_eq!(answer.status, 400, "{path}");
-        assert!(answer.text().contains("more than 524,288 values"), "{path}");
+        let answer = family.post(&gateway, false, body.to_string()).await;
+
+        assert_eq!(answer.status, 400, "{family:?}: {}", answer.text());
+        assert!(answer.text().contains("more than 524,288 values"));
+        assert!(upstream.requests().is_empty());
     }
-    assert!(upstream.requests().is_empty());
 }

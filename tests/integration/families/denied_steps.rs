@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::family::{Family, events};
-use crate::harness::{Answer, TestGateway, Upstream, respond};
+use crate::harness::{Answer, TestGateway, Upstream, hook, respond};
 
 const DENY_RM: &str = "policies: [{ policy: tool_guard, deny: [rm], reason: not here }]\n";
 
@@ -416,4 +416,34 @@ async fn thinking_that_a_denial_cuts_off_does_not_go_upstream() {
     ask(&gateway, true, &[json!(received)]).await;
 
     assert_eq!(asked(&upstream)[1]["content"], json!([signed, reason]));
+}
+
+#[tokio::test]
+async fn a_denied_prompt_goes_with_its_hidden_step_although_a_reminder_stays() {
+    let call = json!([{ "type": "tool_use", "id": "t", "name": "rm", "input": {} }]);
+    let upstream = model(&call, &json!([text("fine")])).await;
+    let script = "if grep -q 'execution blocked'; then echo no >&2; exit 2; fi";
+    let guard = json!({ "name": "guard", "command": script, "document": true });
+    let hooks = hook::config(&[("BeforeModel", guard)]);
+    let family = Family::Anthropic;
+    let gateway = family
+        .gateway(&upstream, &format!("{DENY_RM}{hooks}"))
+        .await;
+    let user = |blocks: &[Value]| json!({ "role": "user", "content": blocks });
+    let reminder = text("<system-reminder>be brief</system-reminder>");
+    let prompt = user(&[reminder.clone(), text("go")]);
+    let next = user(&[text("more")]);
+    let send = async |messages: Value| {
+        let mut request = family.request(false, &[]);
+        request["messages"] = messages;
+        family.post(&gateway, false, request.to_string()).await
+    };
+
+    let denial = send(json!([prompt])).await;
+    let refusal = json!({ "role": "assistant", "content": blocks(false, &denial) });
+    send(json!([prompt, refusal, next])).await;
+
+    assert_eq!(blocks(false, &denial), [text("no")]);
+    let asked = upstream.requests().pop().unwrap().json();
+    assert_eq!(asked["messages"], json!([user(&[reminder]), next]));
 }

@@ -195,6 +195,47 @@ async fn a_secret_over_adjacent_texts_is_masked() {
     }
 }
 
+/// Two texts that spell a secret together.
+const HALVES: [&str; 2] = ["key AKIAIOSF", "ODNN7EXAMPLQ end"];
+
+/// Checks that the secret in a conversation of Google's API is masked: `replaced` is at this
+/// pointer in one of its turns.
+async fn check_masked(turn: usize, pointer: &str, replaced: &Value) {
+    let turns = [
+        Turn::User("hi"),
+        Turn::Call("look", "a"),
+        Turn::Result("look", "b"),
+    ];
+    let family = Family::Gemini;
+    let upstream = family.upstream(vec![vec![Part::text(&["fine"])]]).await;
+    let gateway = family.gateway(&upstream, REDACT).await;
+    let mut body = family.request(false, &turns);
+    *body["contents"][turn].pointer_mut(pointer).unwrap() = replaced.clone();
+
+    family.post(&gateway, false, body.to_string()).await;
+
+    let asked = upstream.only_request().body;
+    assert!(asked.contains("key [REDACTED:aws_key]"), "{asked}");
+    assert!(!asked.contains("ODNN7"), "{asked}");
+}
+
+#[tokio::test]
+async fn a_secret_over_adjacent_texts_of_an_mcp_result_is_masked() {
+    // The form of google-genai.
+    let blocks = HALVES.map(|text| json!({ "type": "text", "text": text }));
+    let response = json!({ "result": { "content": blocks } });
+
+    check_masked(2, "/parts/0/functionResponse/response", &response).await;
+}
+
+#[tokio::test]
+async fn a_secret_that_ends_in_a_text_of_the_user_marked_as_a_thought_is_masked() {
+    let [first, second] = HALVES;
+    let parts = json!([{ "text": first }, { "text": second, "thought": true }]);
+
+    check_masked(0, "/parts", &parts).await;
+}
+
 /// A stream of the Responses API with one message, which has a part for each text.
 fn events_of_message(texts: [&str; 2]) -> String {
     let part = |text: &str| json!({ "type": "output_text", "text": text, "annotations": [] });

@@ -267,7 +267,9 @@ async fn reminders_in_front_of_a_denied_prompt_stay_unless_they_are_the_prompt()
             let send = async |messages: Value| {
                 let mut request = family.request(false, &[]);
                 request["messages"] = messages;
-                family.post(&gateway, false, request.to_string()).await
+                let session = [("x-hookgate-session", "s")];
+                let body = request.to_string();
+                family.post_with(&gateway, false, body, &session).await
             };
 
             let denial = send(json!([denied])).await;

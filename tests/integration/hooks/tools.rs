@@ -60,12 +60,12 @@ async fn request_after(event: &str, hook: Value, body: &Value) -> Value {
     upstream.only_request().json()
 }
 
-/// A request whose calls are validated and streamed.
+/// A request whose calls of one function are validated and streamed.
 fn with_validated_calls() -> Value {
     let mut body = with_tools();
     body["toolConfig"] = json!({ "functionCallingConfig": {
         "mode": "VALIDATED",
-        "allowedFunctionNames": ["read_file", "delete_file", "delete_all"],
+        "allowedFunctionNames": ["read_file"],
         "streamFunctionCallArguments": true,
     } });
     body

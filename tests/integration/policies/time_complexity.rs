@@ -30,16 +30,15 @@ fn numbered_list(item: fn(usize) -> String) -> String {
     text
 }
 
-/// A comma-separated list of `count` numbered items.
-fn numbered_items(count: usize, item: fn(usize) -> String) -> String {
-    let items: Vec<String> = (0..count).map(item).collect();
-    items.join(",")
+/// Lists numbered JSON values, separated by commas.
+fn list(count: usize, item: impl Fn(usize) -> String) -> String {
+    (0..count).map(item).collect::<Vec<_>>().join(",")
 }
 
 /// Function calls with about as many fields as an object of the API may have.
 fn calls_with_many_fields() -> String {
-    numbered_items(8, |_| {
-        let fields = numbered_items(900, |number| format!(r#""a{number}":"a@b.com""#));
+    list(8, |_| {
+        let fields = list(900, |number| format!(r#""a{number}":"a@b.com""#));
         format!(r#"{{"functionCall":{{"name":"f",{fields}}}}}"#)
     })
 }
@@ -100,10 +99,10 @@ policies:
 async fn requests_with_many_fields_do_not_take_quadratic_time() {
     let upstream = Upstream::answering(&json!({})).await;
     let gateway = TestGateway::start(&upstream, "policies: [{ policy: redact }]\n").await;
-    let secrets = numbered_items(8000, |number| format!(r#""a{number}":"a@b.com""#));
+    let secrets = list(8000, |number| format!(r#""a{number}":"a@b.com""#));
     let text = |text: &str| format!(r#"{{"type":"text","text":"{text}"}}"#);
-    let list = format!("[{},{}]", text("a@b.com"), text(" and"));
-    let lists: Vec<String> = (0..3000).map(|n| format!(r#""a{n}":{list}"#)).collect();
+    let texts = format!("[{},{}]", text("a@b.com"), text(" and"));
+    let lists = list(3000, |number| format!(r#""a{number}":{texts}"#));
     let result = |response: &str| {
         format!(r#"{{"functionResponse":{{"name":"f","response":{{{response}}}}}}}"#)
     };
@@ -113,7 +112,7 @@ async fn requests_with_many_fields_do_not_take_quadratic_time() {
     for body in [
         format!(r#"{{"labels":{{{secrets}}}}}"#),
         contents(result(&secrets)),
-        contents(result(&lists.join(","))),
+        contents(result(&lists)),
         contents(calls_with_many_fields()),
     ] {
         let prefix: String = body.chars().take(80).collect();
@@ -152,11 +151,6 @@ async fn a_buffered_response_of_many_chunks_does_not_take_quadratic_time() {
     let answer = timeout(TEST_TIMEOUT, agent.stream(MODEL, &prompt("go"))).await;
 
     assert_eq!(answer.unwrap().events().len(), BODY_BYTES / 16);
-}
-
-/// Lists numbered JSON values, separated by commas.
-fn list(count: usize, item: impl Fn(usize) -> String) -> String {
-    (0..count).map(item).collect::<Vec<_>>().join(",")
 }
 
 /// Sends a large request that policies edit. Returns it as it is upstream.

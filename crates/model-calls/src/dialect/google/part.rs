@@ -24,7 +24,7 @@ pub const THOUGHT: &[&str] = &["thought"];
 pub struct Part {
     pub document: Document,
     pub text: Option<String>,
-    /// True if it is a thought of the model, which hooks are not shown.
+    /// True if it is marked as a thought.
     pub is_thought: bool,
 }
 

@@ -124,7 +124,8 @@ impl ContentEdit {
         self.is_removed |= self.parts.iter().all(Option::is_none);
     }
 
-    /// Appends the edited content and those that follow it to `contents`.
+    /// Appends the edited content and those that follow it to `contents`. Those behind a denied
+    /// request go with it.
     pub fn write(&self, contents: &mut Vec<Bytes>) -> Result<()> {
         if self.is_removed {
             return Ok(());
@@ -137,7 +138,9 @@ impl ContentEdit {
         parts.splice(front..front, self.leading.iter().cloned());
         parts.extend(self.added.iter().cloned());
         contents.push(self.content.with_parts(parts)?.document.to_bytes());
-        contents.extend(self.following.iter().cloned());
+        if !self.is_denied {
+            contents.extend(self.following.iter().cloned());
+        }
         Ok(())
     }
 

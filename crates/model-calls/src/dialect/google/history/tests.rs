@@ -140,6 +140,7 @@ fn edits_do_not_shift_other_edits() {
 
     let written = edited(LOOP, |history| {
         history.edit(0).unwrap().insert_after(&hidden).unwrap();
+        history.edit(1).unwrap().insert_after(&hidden).unwrap();
         history.remove_contents(0, 1, &[(0, 0)]).unwrap();
         history.edit(2).unwrap().replace_result(1, "R").unwrap();
         history.edit(2).unwrap().append_text("more").unwrap();
@@ -150,7 +151,7 @@ fn edits_do_not_shift_other_edits() {
         written[0],
         r#"{"role":"user","parts":[{"text":"<session_context>x</session_context>"}]}"#
     );
-    assert_eq!(written[1], hidden[0]);
+    assert_eq!(written[2], hidden[0]);
     assert!(written[3].contains(r#"{"output":"A"}"#));
     assert!(written[3].ends_with(r#"{"error":"R"}}},{"text":"more"}]}"#));
 }

@@ -1,24 +1,26 @@
 //! Edits of every text in a request that a model reads. Signatures, ids, media and names
 //! are excluded.
 
-use bytes::Bytes;
 use serde_json::Value;
 
-use crate::dialect::{
-    call::Call,
-    document::{Document, edit_repeated, first_byte, read_json},
-    error::Result,
-    google::{
-        content::Content,
-        fields::{
-            CONTENT, CONTENTS, FUNCTION_RESPONSE, LABELS, PARTS, REQUESTS, RESPONSE, SOURCE,
-            SYSTEM_INSTRUCTION, WRAPPED_REQUEST,
+use crate::{
+    dialect::{
+        call::Call,
+        document::{Document, edit_repeated},
+        error::Result,
+        google::{
+            content::Content,
+            fields::{
+                CONTENT, CONTENTS, FUNCTION_RESPONSE, LABELS, PARTS, REQUESTS, RESPONSE, SOURCE,
+                SYSTEM_INSTRUCTION, WRAPPED_REQUEST,
+            },
+            part::Part,
+            part_text::{NAME_FIELDS, edit_fields, edit_other_fields},
         },
-        part::Part,
-        part_text::{NAME_FIELDS, edit_fields, edit_other_fields},
+        method::Operation,
+        text_edit::{TextEditor, TextKind},
     },
-    method::Operation,
-    text_edit::{TextEditor, TextKind},
+    model::Role,
 };
 
 const BLOCK: &[&str] = &["block"];
@@ -80,17 +82,22 @@ fn edit_labels(document: &mut Document, editor: &mut dyn TextEditor) -> Result<(
 }
 
 fn edit_content(document: &mut Document, editor: &mut dyn TextEditor) -> Result<()> {
-    let mut parts = Content::read(document.clone())?.parts;
+    let content = Content::read(document.clone())?;
+    // Only the model has thoughts, even if a part of the user is marked as one.
+    let has_thoughts = content.role() == Role::Model;
+    let mut parts = content.parts;
     let reads_as_one = |part: &Part, next: &Part| {
-        part.text.is_some() && next.text.is_some() && part.is_thought == next.is_thought
+        let is_alike = !has_thoughts || part.is_thought == next.is_thought;
+        part.text.is_some() && next.text.is_some() && is_alike
     };
     for run in parts.chunk_by_mut(reads_as_one) {
         edit_joined(run, editor)?;
     }
     for part in &mut parts {
-        part.document
-            .edit_child(FUNCTION_RESPONSE, |result| edit_results(result, editor))?;
-        edit_block(&mut part.document, editor)?;
+        part.document.edit_child(FUNCTION_RESPONSE, |result| {
+            edit_lists(TextKind::ToolResult, result, RESPONSE, editor)
+        })?;
+        edit_lists(TextKind::Block, &mut part.document, BLOCK, editor)?;
         edit_fields(&mut part.document, NAME_FIELDS, &mut |kind, text| {
             editor.edit(kind, text)
         })?;
@@ -117,36 +124,18 @@ fn edit_joined(run: &mut [Part], editor: &mut dyn TextEditor) -> Result<()> {
     Ok(())
 }
 
-/// Edits lists of texts in the result of a tool, which a model reads as one text.
-fn edit_results(result: &mut Document, editor: &mut dyn TextEditor) -> Result<()> {
-    if first_byte(result, RESPONSE)? != Some(b'{') {
-        return Ok(());
-    }
-    result.edit_child(RESPONSE, |response| {
-        let mut edited: Vec<(String, Option<Bytes>)> = Vec::new();
-        for (key, json) in response.fields().filter(|(_, json)| json.starts_with(b"[")) {
-            let mut items: Vec<Value> = read_json(&json)?;
-            if edit_list(&key, &mut items, editor) {
-                let json = Value::Array(items).to_string();
-                edited.push((key.into_owned(), Some(json.into())));
-            }
-        }
-        response.write_fields(edited);
-        Ok(())
-    })
-}
-
-/// Edits lists of texts in the result of a tool or below them. Returns whether any was edited.
-fn edit_list(key: &str, items: &mut Vec<Value>, editor: &mut dyn TextEditor) -> bool {
-    edit_runs(TextKind::ToolResult, key, items, editor)
-}
-
-/// Edits lists of texts in a block, such as the passages of a document.
-fn edit_block(part: &mut Document, editor: &mut dyn TextEditor) -> Result<()> {
-    if let Some(mut block) = part.get(BLOCK)?
-        && edit_lists_in(TextKind::Block, &mut block, editor)
+/// Edits lists of texts in a field, such as the passages of a document. A model reads each list
+/// as one text.
+fn edit_lists(
+    kind: TextKind,
+    document: &mut Document,
+    field: &[&str],
+    editor: &mut dyn TextEditor,
+) -> Result<()> {
+    if let Some(mut value) = document.get(field)?
+        && edit_lists_in(kind, &mut value, editor)
     {
-        part.set(BLOCK, &block)?;
+        document.set(field, &value)?;
     }
     Ok(())
 }
@@ -259,7 +248,7 @@ mod tests {
         check(
             "generateContent",
             r#"{"system_instruction":{"parts":[{"text":"ss"}]}, "contents":[{"role":"uss","parts":[{"text":"as"},{"text":"sb"},{"thought":true,"text":"s"}]},{"parts":[{"functionCall":{"id":"ss","name":"ss","args":{"k":["ss",1.0]}},"thoughtSignature":"ss"},{"functionResponse":{"name":"ss","response":{"ss":1}}},{"inlineData":{"data":"ss"}},{"executableCode":{"language":"ss","code":"ss"}},{"toolCall":{"toolType":"ss","args":{"k":"ss"},"id":"ss"}},{"toolResponse":{"response":{"k":"ss"},"id":"ss"}},{"new":"ss"}]}]}"#,
-            r#"{"system_instruction":{"parts":[{"text":"**"}]}, "contents":[{"role":"uss","parts":[{"text":"a*"},{"text":"*b"},{"thought":true,"text":"s"}]},{"parts":[{"functionCall":{"id":"ss","name":"ss","args":{"k":["ToolCall",1.0]}},"thoughtSignature":"ss"},{"functionResponse":{"name":"ss","response":{"ToolResult":1}}},{"inlineData":{"data":"ss"}},{"executableCode":{"language":"ss","code":"ToolCall"}},{"toolCall":{"toolType":"ss","args":{"k":"ToolCall"},"id":"ss"}},{"toolResponse":{"response":{"k":"ToolResult"},"id":"ss"}},{"new":"Speech"}]}]}"#,
+            r#"{"system_instruction":{"parts":[{"text":"**"}]}, "contents":[{"role":"uss","parts":[{"text":"a*"},{"text":"*b"},{"thought":true,"text":"*"}]},{"parts":[{"functionCall":{"id":"ss","name":"ss","args":{"k":["ToolCall",1.0]}},"thoughtSignature":"ss"},{"functionResponse":{"name":"ss","response":{"ToolResult":1}}},{"inlineData":{"data":"ss"}},{"executableCode":{"language":"ss","code":"ToolCall"}},{"toolCall":{"toolType":"ss","args":{"k":"ToolCall"},"id":"ss"}},{"toolResponse":{"response":{"k":"ToolResult"},"id":"ss"}},{"new":"Speech"}]}]}"#,
         );
     }
 

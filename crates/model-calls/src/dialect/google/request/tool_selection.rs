@@ -103,8 +103,8 @@ pub fn write_tool_selection(
     // The API accepts names with mode `ANY` only, and not those of computer use.
     let is_listed = mode == Mode::Any && !names.is_empty() && accepts_names(&declared, &names);
     let listed = is_listed.then_some(names.as_slice());
-    write_calling_config(document, &selection, mode, listed)?;
-    if mode != Mode::None && !names.is_empty() && !is_listed {
+    let is_new = write_calling_config(document, &selection, mode, listed)?;
+    if is_new && mode != Mode::None && !names.is_empty() && !is_listed {
         let has_members = !names.iter().all(is_declared);
         keep_declarations(document, |function| {
             names.contains(&function.name) || function.is_toolset && has_members
@@ -119,25 +119,26 @@ pub fn write_tool_selection(
     Ok(Some(allowed))
 }
 
-/// Sets the mode and the names, and keeps other settings. A selection that the request has already
-/// stays as it was sent: hooks do not see every mode, such as `VALIDATED`.
+/// Sets the mode and the names, and keeps other settings. Returns false for a selection that the
+/// request has already. It stays as it was sent: hooks do not see every mode, such as `VALIDATED`.
 fn write_calling_config(
     document: &mut Document,
     selection: &ToolConfig,
     mode: FunctionCallingMode,
     names: Option<&[String]>,
-) -> Result<()> {
+) -> Result<bool> {
     let mut config = document.child(TOOL_CONFIG)?.unwrap_or_default();
     let sent = config.get(CALLING_CONFIG)?;
     let sent = sent.as_ref().and_then(ToolConfig::read);
     if sent.as_ref() == Some(selection) && selection.mode.unwrap_or_default() == mode {
-        return Ok(());
+        return Ok(false);
     }
     let mut calling = config.child(CALLING_CONFIG)?.unwrap_or_default();
     calling.set(&["mode"], &json!(mode))?;
     set_or_remove(&mut calling, ALLOWED_NAMES, names.map(|names| json!(names)))?;
     config.set_child(CALLING_CONFIG, &calling)?;
-    document.set_child(TOOL_CONFIG, &config)
+    document.set_child(TOOL_CONFIG, &config)?;
+    Ok(true)
 }
 
 /// Returns whether a request may list names: those of declared functions, or of members of a
