@@ -113,23 +113,6 @@ impl EventName {
         )
     }
 
-    /// Returns the event of a model call that has the same content: the request has prompts and
-    /// results, and the answer has calls of tools.
-    pub const fn model_event(self) -> Option<Self> {
-        match self {
-            Self::BeforeAgent | Self::AfterTool => Some(Self::BeforeModel),
-            Self::BeforeTool => Some(Self::AfterModel),
-            Self::SessionStart
-            | Self::BeforeModel
-            | Self::BeforeToolSelection
-            | Self::AfterModel
-            | Self::AfterAgent
-            | Self::PreCompress
-            | Self::Notification
-            | Self::SessionEnd => None,
-        }
-    }
-
     /// Returns whether agents do not wait for the outcome (hook protocol, section 1).
     pub const fn is_advisory(self) -> bool {
         matches!(

@@ -39,7 +39,7 @@ pub enum ConditionSubject<'a> {
 /// # Errors
 ///
 /// Fails if the condition does not compile, cannot be true on any of the events, or excludes the
-/// model calls in which a policy inspects one of them.
+/// model calls that a policy inspects.
 pub(super) fn build(when: &When, events: &[EventName]) -> Result<Condition, Problem> {
     let problem = |message: String| Problem::at(&when.span, format!("`when` {message}"));
     let condition = condition::compile(&when.text)
@@ -60,27 +60,23 @@ pub(super) fn build(when: &When, events: &[EventName]) -> Result<Condition, Prob
         let message = format!("refers to `{absent}`, which {names} does not have");
         return Err(problem(message));
     }
-    match excluded_model_event(&condition, events) {
-        Some((event, call)) => Err(problem(format!(
-            "is always false on {call}, where the policy inspects model calls in place of {event}; use a hook of `type: builtin` on {event}"
+    match event_without_calls(&condition, events) {
+        Some(event) => Err(problem(format!(
+            "is always false on model calls, so the policy inspects none; use a hook of `type: builtin` on {event}"
         ))),
         None => Ok(condition),
     }
 }
 
-/// Returns an event on which a policy may run and the event of a model call with the same content,
-/// if the policy never runs there. It does not run on derived events, so nothing would inspect
-/// the content of model calls.
-fn excluded_model_event(
-    condition: &Condition,
-    events: &[EventName],
-) -> Option<(EventName, EventName)> {
-    let is_false = |event| condition::analyze(condition, event) == StaticResult::False;
-    let mut with_calls = events.iter().filter_map(|event| {
-        let call = event.model_event().filter(|call| events.contains(call))?;
-        Some((*event, call))
-    });
-    with_calls.find(|(event, call)| is_false(*call) && !is_false(*event))
+/// Returns an event on which a policy may run, if it never runs on the model calls that it
+/// inspects. It does not run on derived events, so it would guard none of these calls.
+fn event_without_calls(condition: &Condition, events: &[EventName]) -> Option<EventName> {
+    let is_false = |event: &EventName| condition::analyze(condition, *event) == StaticResult::False;
+    let (calls, others): (Vec<_>, Vec<_>) = events.iter().partition(|event| event.is_model_call());
+    if calls.is_empty() || !calls.into_iter().all(is_false) {
+        return None;
+    }
+    others.into_iter().copied().find(|event| !is_false(event))
 }
 
 /// Evaluates conditions on one event. Its facts are collected once, for the first
