@@ -169,8 +169,8 @@ impl<'a> TurnState<'a> {
         }
     }
 
-    /// Saves the session if policies have counted more than is saved, since the agent may disconnect
-    /// before the response ends.
+    /// Saves the session if policies have counted more than is saved, since the agent may
+    /// disconnect before the response ends.
     pub(super) async fn save_counters(&mut self) {
         if self.write_counters()
             && let Some(session) = &mut self.session
