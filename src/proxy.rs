@@ -144,8 +144,8 @@ async fn run(
 ) -> Result<Option<Reply>, ApiError> {
     let mut turn = TurnState::new(&context, &request);
     let reply = run_stages(&mut turn, &mut request, &mut output).await;
-    if matches!(reply, Err(_) | Ok(Some(Reply::Upstream(_)))) {
-        // Of other replies, the session is saved with what the agent receives.
+    if reply.is_err() {
+        // Of a reply, the session is saved before the agent receives it.
         Box::pin(turn.save_session()).await;
     }
     // Boxed, like each stage, so that it occupies no memory while the response is streamed.
@@ -170,6 +170,7 @@ async fn run_stages(
         if let Break(reply) = Box::pin(before_model::run(turn, request, output)).await? {
             return Ok(Some(Reply::Hooks(reply)));
         }
+        Box::pin(turn.save_counters()).await;
         Box::pin(tool_selection::run(turn, request)).await?;
 
         let filter = ResponseFilter::new(turn, request)?;

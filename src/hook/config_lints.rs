@@ -95,9 +95,9 @@ fn absent_variables(spec: &PolicySpec) -> Vec<Problem> {
     }
     let problem = |(variable, events): (String, Vec<EventName>)| {
         let verb = if events.len() > 1 { "have" } else { "has" };
-        // A policy that runs on no model call would guard none.
+        // With `has(…)` in front, the policy would run on no model call.
         let advice = if events.iter().any(|event| event.is_model_call()) {
-            "a hook of `type: builtin` runs on one event"
+            "for one event, use a hook of `type: builtin`"
         } else {
             "test `event` or `has(…)` first"
         };

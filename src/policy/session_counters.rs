@@ -96,25 +96,27 @@ impl SessionCounters {
         });
     }
 
-    /// Writes what this replica has counted in a session.
+    /// Writes what this replica has counted in a session. Returns whether any of it was not stored.
     pub fn write(
         &self,
         caller: &str,
         session_id: &str,
         stored: &mut BTreeMap<String, BTreeMap<String, [u64; 2]>>,
-    ) {
+    ) -> bool {
         let mut sessions = self.usage.lock();
         let key = [caller, session_id].map(str::to_owned);
         let Some(session) = sessions.get_mut(&key) else {
-            return;
+            return false;
         };
+        let mut is_changed = false;
         for (policy, usage) in &session.policies {
             let own = [&usage.calls, &usage.tokens].map(|counter| counter.load(Ordering::Relaxed));
             if own != [0, 0] {
                 let replicas = stored.entry(policy.clone()).or_default();
-                replicas.insert(self.replica.clone(), own);
+                is_changed |= replicas.insert(self.replica.clone(), own) != Some(own);
             }
         }
+        is_changed
     }
 
     fn with_session<T>(

@@ -163,25 +163,39 @@ impl<'a> TurnState<'a> {
 
     /// Saves what hooks decided, and policies counted, for later calls of the session.
     pub(super) async fn save_session(&mut self) {
-        if let Some(session) = self.counted_session() {
+        self.write_counters();
+        if let Some(session) = &mut self.session {
             session.save().await;
         }
     }
 
-    /// The session, with the counters of policies in its state.
-    fn counted_session(&mut self) -> Option<&mut Session> {
-        let session = self.session.as_deref_mut()?;
+    /// Saves the session if policies have counted more than is saved, since the agent may
+    /// disconnect before the response ends.
+    pub(super) async fn save_counters(&mut self) {
+        if self.write_counters()
+            && let Some(session) = &mut self.session
+        {
+            session.save().await;
+        }
+    }
+
+    /// Writes the counters of policies into the state of the session. Returns whether they have
+    /// changed.
+    fn write_counters(&mut self) -> bool {
         let counters = self.context.snapshot.engine.counters();
-        let (key, usage) = (&session.key, &mut session.state.usage);
-        counters.write(&key.caller, &key.id, usage);
-        Some(session)
+        let session = self.session.as_deref_mut();
+        session.is_some_and(|session| {
+            let (key, usage) = (&session.key, &mut session.state.usage);
+            counters.write(&key.caller, &key.id, usage)
+        })
     }
 
     /// Saves what the agent was given before the last of it goes out, so that its next request
     /// finds the session. `by_model` is false if a hook's text replaces the model's response.
     pub(super) async fn finish_response(&mut self, by_model: bool) {
         let fingerprinter = self.fingerprinter.take();
-        if let Some(session) = self.counted_session() {
+        self.write_counters();
+        if let Some(session) = &mut self.session {
             let fingerprinter = fingerprinter.unwrap_or_else(|| session.response_fingerprinter());
             session.record_response(fingerprinter, by_model).await;
         }

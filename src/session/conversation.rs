@@ -110,14 +110,14 @@ impl Conversation {
         last_of_model.map_or(0, |item| item.last_content + 1)
     }
 
-    /// Returns the parts that the agent puts before the first prompt, as indexes of content and
-    /// part; none if there is no text in the items up to `at` that could be the prompt.
-    pub fn introductions(&self, at: usize) -> Vec<(usize, usize)> {
-        let request = self.items.get(..=at).unwrap_or_default();
-        let has_text = request.iter().any(|item| item.kind == ItemKind::Text);
-        let leading = request.iter().filter(|_| has_text);
-        let added = leading.take_while(|item| item.kind.is_added());
-        added.map(|item| (item.content, item.part)).collect()
+    /// Returns the part with which the agent introduces the first content, as indexes of content
+    /// and part; `None` if nothing up to the item `at` follows it there.
+    pub fn introduction(&self, at: usize) -> Option<(usize, usize)> {
+        let [first, next, ..] = self.items.get(..=at)? else {
+            return None;
+        };
+        let is_introduction = first.kind.is_added() && next.content == first.content;
+        is_introduction.then_some((first.content, first.part))
     }
 
     /// Returns the prompts in order: contents of the user without tool results.

@@ -79,12 +79,10 @@ fn assigned_snapshot(
     }
 }
 
-/// Fires `SessionEnd`, unless the agent reports the event or the session was never
-/// active, and removes the transcript.
+/// Fires `SessionEnd`, unless the session was never active, and removes the transcript.
 async fn end(snapshot: Arc<Snapshot>, key: SessionKey, state: SessionState) {
     let was_active = state.started || state.turns > 0;
-    let is_reported = state.reported.contains(&EventName::SessionEnd);
-    if was_active && !is_reported && snapshot.derives(EventName::SessionEnd) {
+    if was_active && snapshot.derives(EventName::SessionEnd) {
         fire(&snapshot, &key, state).await;
     }
     snapshot.remove_transcript(&key).await;

@@ -381,7 +381,7 @@ policies:
     assert_eq!(code, 0);
     insta::assert_snapshot!(uncertain, @r"
     warning: hookgate.yaml:3:44: policy `tool_guard`: BeforeTool has no `request.model`, so the policy runs there unless the rest of the condition is false; test `event` or `has(…)` first
-    warning: hookgate.yaml:5:53: policy `c`: BeforeModel and AfterModel have no `tool.name`, so the policy runs there unless the rest of the condition is false; a hook of `type: builtin` runs on one event
+    warning: hookgate.yaml:5:53: policy `c`: BeforeModel and AfterModel have no `tool.name`, so the policy runs there unless the rest of the condition is false; for one event, use a hook of `type: builtin`
     ");
 }
 

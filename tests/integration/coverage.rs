@@ -317,7 +317,7 @@ fn check_warns_about_an_allowed_method_whose_answers_hold_uninspected_text() {
     let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
 
     assert_eq!(code, 0, "{stderr}");
-    let expected = "no hook and no policy inspects the answers of `completions.create`, and of `request_limits` only `max_input` applies to it";
+    let expected = "no hook and no policy inspects the answers of `completions.create`, and `request_limits` applies only its `max_input`";
     assert!(stderr.contains(expected), "{stderr}");
 }
 

@@ -145,7 +145,7 @@ impl Loader {
                 methods.find(|method| covers(entry, method.name) && method.has_uninspected_answers);
             if let Some(name) = unseen.map(|method| method.name) {
                 let message = format!(
-                    "no hook and no policy inspects the answers of `{name}`, and of `request_limits` only `max_input` applies to it"
+                    "no hook and no policy inspects the answers of `{name}`, and `request_limits` applies only its `max_input`"
                 );
                 self.warning(&format!("/coverage/allow/{index}"), message);
             }

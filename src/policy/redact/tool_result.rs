@@ -8,8 +8,15 @@ use crate::{
     event::{AfterTool, HookOutput},
 };
 
-/// Fields of a part that hold media.
-const MEDIA: &[&str] = &["inlineData", "inline_data", "fileData", "file_data"];
+/// Places in a part or block that hold media.
+const MEDIA: &[&str] = &[
+    "/inlineData",
+    "/inline_data",
+    "/fileData",
+    "/file_data",
+    "/file/file_data",
+    "/resource/blob",
+];
 
 /// Types of blocks that hold media.
 const MEDIUM_TYPES: &[&str] = &[
@@ -81,7 +88,8 @@ fn text_of(item: &Value) -> Option<&str> {
 }
 
 fn is_medium(item: &Value) -> bool {
-    let kind = item.get("type").and_then(Value::as_str);
-    kind.is_some_and(|kind| MEDIUM_TYPES.contains(&kind))
-        || MEDIA.iter().any(|field| item.get(field).is_some())
+    let text = |place: &str| item.pointer(place).and_then(Value::as_str);
+    text("/type").is_some_and(|kind| MEDIUM_TYPES.contains(&kind))
+        || text("/source/type") == Some("base64")
+        || MEDIA.iter().any(|place| item.pointer(place).is_some())
 }

@@ -73,7 +73,7 @@ fn replay_result(history: &mut History, item: &Item, note: &ItemNote) -> Result<
 
 /// Returns the content in which a denied request begins, and the parts of it that stay. Hooks on
 /// `BeforeAgent` decide about a prompt without what the agent adds to it, those on `BeforeModel`
-/// about the whole step.
+/// about the whole step, of which only an introduction stays.
 fn start_of_denied(
     session: &Session,
     index: usize,
@@ -85,8 +85,9 @@ fn start_of_denied(
         return (prompt.contents.start, session.added_parts(prompt));
     }
     let conversation = &session.conversation;
-    let introductions = conversation.introductions(index);
-    (conversation.step_of(index), introductions)
+    let introduction = conversation.introduction(index);
+    let kept = introduction.into_iter().collect();
+    (conversation.step_of(index), kept)
 }
 
 /// Returns the end of a denied request, with the refusal that answers it. A prompt with tool calls

@@ -227,23 +227,43 @@ fn denying_configs() -> [String; 2] {
 }
 
 #[tokio::test]
-async fn the_environment_in_front_of_a_denied_prompt_stays() {
+async fn the_environment_in_front_of_a_denied_prompt_stays_if_hooks_decide_without_it() {
     let environment = Turn::User("<environment_context>in /x</environment_context>");
     let denied = [environment, Turn::User("bad idea")];
     let later = [&denied[..], &[Turn::Model("no"), Turn::User("go on")]].concat();
     for family in ALL.iter().copied() {
-        for config in denying_configs() {
+        for (config, kept) in denying_configs().iter().zip([1, 0]) {
             let upstream = model_api(family).await;
-            let gateway = family.gateway(&upstream, &config).await;
+            let gateway = family.gateway(&upstream, config).await;
 
             let denial = family.ask(&gateway, false, &denied).await;
             family.ask(&gateway, false, &later).await;
 
             assert_eq!(family.parse(false, &denial).text, "no", "{family:?}");
             let asked = upstream.only_request().json();
-            let expected = family.request(false, &[environment, Turn::User("go on")]);
-            assert_eq!(asked, expected, "{config}");
+            let expected = [&denied[..kept], &[Turn::User("go on")]].concat();
+            assert_eq!(asked, family.request(false, &expected), "{config}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_secret_in_the_environment_denies_the_first_request_only() {
+    let config = "policies: [{ policy: redact, detect: [email], action: deny }]\n";
+    let environment = "<environment_context>ann@example.com</environment_context>";
+    let denied = [Turn::User(environment), Turn::User("fix it")];
+    for family in ALL.iter().copied() {
+        let upstream = model_api(family).await;
+        let gateway = family.gateway(&upstream, config).await;
+
+        let denial = family.ask(&gateway, false, &denied).await;
+        let reason = family.parse(false, &denial).text;
+        let later = [&denied[..], &[Turn::Model(&reason), Turn::User("go on")]].concat();
+        family.ask(&gateway, false, &later).await;
+
+        let asked = upstream.only_request().json();
+        let expected = family.request(false, &[Turn::User("go on")]);
+        assert_eq!(asked, expected, "{family:?}: {reason}");
     }
 }
 
@@ -254,28 +274,32 @@ async fn reminders_in_front_of_a_denied_prompt_stay_unless_they_are_the_prompt()
     let reminders = [reminder("one"), reminder("two")];
     let user = |blocks: &[Value]| json!({ "role": "user", "content": blocks });
     let prompt = [&reminders[..], &[block("bad idea")]].concat();
-    let (next, kept) = (user(&[block("go on")]), user(&reminders));
+    let next = user(&[block("go on")]);
+    // Of a whole request, only the first reminder stays.
     let cases = [
-        (user(&prompt), vec![kept, next.clone()]),
-        (user(&[reminder("bad idea")]), vec![next.clone()]),
+        (user(&prompt), [2, 1]),
+        (user(&[reminder("bad idea")]), [0, 0]),
     ];
     let family = Family::Anthropic;
-    for (denied, expected) in cases {
-        for config in denying_configs() {
+    for (denied, kept) in cases {
+        for (config, kept) in denying_configs().iter().zip(kept) {
             let upstream = model_api(family).await;
-            let gateway = family.gateway(&upstream, &config).await;
+            let gateway = family.gateway(&upstream, config).await;
             let send = async |messages: Value| {
                 let mut request = family.request(false, &[]);
                 request["messages"] = messages;
-                let session = [("x-hookgate-session", "s")];
+                // A reminder alone does not identify a session.
+                let headers = [("x-hookgate-session", "mine")];
                 let body = request.to_string();
-                family.post_with(&gateway, false, body, &session).await
+                family.post_with(&gateway, false, body, &headers).await
             };
 
             let denial = send(json!([denied])).await;
             send(json!([denied, { "role": "assistant", "content": "no" }, next])).await;
 
             assert_eq!(family.parse(false, &denial).text, "no", "{denied}");
+            let kept = (kept > 0).then(|| user(&reminders[..kept]));
+            let expected: Vec<Value> = kept.into_iter().chain([next.clone()]).collect();
             let asked = upstream.only_request().json();
             assert_eq!(asked["messages"], json!(expected), "{config}");
         }

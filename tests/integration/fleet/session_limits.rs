@@ -1,7 +1,13 @@
 //! Calls and tokens per session, counted by the policy `request_limits`.
 
+use std::future::pending;
+
+use axum::Router;
+
 use super::replica;
-use crate::harness::{Agent, Redis, TestGateway, Upstream, assert_refused, prompt, respond};
+use crate::harness::{
+    Agent, Redis, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, eventually, prompt, respond,
+};
 
 const STORE: &str = "sessions: { store: { redis: { url: { file: url } } } }\n\
                      denials: error\n";
@@ -63,4 +69,39 @@ async fn calls_whose_answer_is_not_filtered_or_fails_are_counted_over_all_gatewa
         assert_refused(&answer, 403, "POLICY_DENIED");
         assert_eq!(upstream.requests().len(), 2, "{config}");
     }
+}
+
+#[tokio::test]
+async fn calls_that_the_agent_ends_early_are_counted_over_all_gateways() {
+    let router = Router::new().fallback(pending::<()>);
+    let (upstream, redis) = (Upstream::with_router(router).await, Redis::start());
+    let config = format!("{STORE}policies: [{{ policy: request_limits, max_calls: 2 }}]\n");
+    let one = replica(&upstream, &redis, &config).await;
+    let other = replica(&upstream, &redis, &config).await;
+    let (agent, body) = (in_session(&one, "mine"), prompt("hi"));
+    for calls in 1..=2 {
+        let is_asked = || upstream.requests().len() == calls;
+        tokio::select! {
+            answer = agent.generate("m", &body) => panic!("{answer:?}"),
+            () = eventually("the model is asked", TEST_TIMEOUT, is_asked) => (),
+        }
+    }
+
+    let answer = in_session(&other, "mine").generate("m", &body).await;
+
+    assert_refused(&answer, 403, "POLICY_DENIED");
+    assert_eq!(upstream.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn a_call_whose_answer_is_not_filtered_writes_its_session_once() {
+    let (upstream, redis) = (Upstream::mock().await, Redis::start());
+    let config = format!("{STORE}policies: [{{ policy: prompt_guard, deny: [bad idea] }}]\n");
+    let gate = replica(&upstream, &redis, &config).await;
+
+    assert_eq!(status(&gate, "mine").await, 200);
+
+    // Each write adds the session to two indexes.
+    let commands = redis.ask("INFO commandstats");
+    assert!(commands.contains("cmdstat_zadd:calls=2,"), "{commands}");
 }

@@ -10,11 +10,16 @@ const MASKED: &str = "mail [REDACTED:email] key [REDACTED:aws_key] end";
 
 /// Reports a result with two secrets under this config, and returns the answer.
 async fn report(config: &str) -> Value {
+    report_content(config, &secrets().into()).await
+}
+
+/// Reports a result with this content, and returns the answer.
+async fn report_content(config: &str, content: &Value) -> Value {
     let upstream = Upstream::mock().await;
     let gateway = TestGateway::start(&upstream, config).await;
     let event = json!({
         "hook_event_name": "AfterTool", "tool_name": "t", "tool_input": {},
-        "tool_response": { "llmContent": secrets(), "returnDisplay": "" },
+        "tool_response": { "llmContent": content, "returnDisplay": "" },
     });
     gateway.agent().report(&event, "").await.json()
 }
@@ -118,6 +123,24 @@ async fn a_masked_result_has_no_media() {
 
     let response = &sent["contents"][2]["parts"][0]["functionResponse"]["response"];
     assert_eq!(*response, json!({ "output": "mail [REDACTED:email]" }));
+}
+
+#[tokio::test]
+async fn a_masked_list_of_a_reported_result_has_no_media() {
+    let data = "QUFBQQ==";
+    let content = json!([
+        { "type": "text", "text": "mail jo@exa" },
+        { "type": "text", "text": "mple.com" },
+        { "type": "document", "source": { "type": "base64", "data": data } },
+        { "type": "resource", "resource": { "uri": "a", "blob": data } },
+        { "type": "file", "file": { "file_data": data } },
+        { "type": "text", "text": "end" },
+    ]);
+    let hooks = hook::config(&[("AfterTool", policy("mail", "email"))]);
+
+    let answer = report_content(&hooks, &content).await;
+
+    assert_eq!(answer["reason"], "mail [REDACTED:email]\nend");
 }
 
 #[tokio::test]
