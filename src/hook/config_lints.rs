@@ -14,6 +14,7 @@ use crate::{
 pub fn warnings(config: &Config) -> Vec<Problem> {
     let mut warnings = config.warnings.clone();
     warnings.extend(config.policies.iter().flat_map(absent_variables));
+    warnings.extend(config.policies.iter().filter_map(uninspected_calls));
     warnings.extend(policy_lints(config));
     warnings.extend(excess_processes(config));
     warnings.extend(unreported_events(config));
@@ -76,6 +77,19 @@ fn excess_processes(config: &Config) -> Option<Problem> {
         "hook `{label}`: `limits.hook_processes` is {limit}, so not all processes of workers and of `prewarm` can wait at once"
     );
     Some(Problem::at(&first.span, message))
+}
+
+/// The condition of a `tool_guard` that excludes the calls of tools in answers.
+fn uninspected_calls(spec: &PolicySpec) -> Option<Problem> {
+    let kind = policy::find(&spec.policy).filter(|kind| kind.name == "tool_guard")?;
+    let when = spec.when.as_ref()?;
+    let condition = build(when, kind.events).ok()?;
+    let is_excluded = condition::analyze(&condition, EventName::AfterModel) == StaticResult::False;
+    let label = spec.label();
+    let message = format!(
+        "policy `{label}`: `when` is always false on AfterModel, so calls of tools in answers are not inspected"
+    );
+    is_excluded.then(|| Problem::at(&when.span, message))
 }
 
 /// The variables of a policy's condition that some of its events do not have.

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use stream_redact::Mask;
 
 use super::{format::RecordedExchange, request_head::SESSION_HEADERS};
@@ -11,17 +11,19 @@ use crate::observe::redaction::Redactor;
 /// Ends of the path and of parameters in a target.
 const PART_ENDS: [char; 2] = ['?', '&'];
 
-/// Characters that a part of a target has only in percent-encoding.
-const ESCAPED: &AsciiSet = &CONTROLS
-    .add(b' ')
-    .add(b'"')
-    .add(b'#')
-    .add(b'%')
-    .add(b'&')
-    .add(b'<')
-    .add(b'>')
-    .add(b'?')
-    .add(b'`');
+/// Characters that a masked part of a target has only in percent-encoding: a gateway refuses
+/// parameters with others.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'=')
+    .remove(b'/')
+    .remove(b':')
+    .remove(b'@')
+    .remove(b'[')
+    .remove(b']');
 
 /// Masks texts, and replaces names of sessions that contain a secret by labels.
 #[derive(Debug)]

@@ -111,12 +111,16 @@ impl Conversation {
     }
 
     /// Returns the part with which the agent introduces the first content, as indexes of content
-    /// and part; `None` if nothing up to the item `at` follows it there.
+    /// and part; `None` if nothing up to the item `at` follows it there, or the agent adds all of
+    /// these items.
     pub fn introduction(&self, at: usize) -> Option<(usize, usize)> {
-        let [first, next, ..] = self.items.get(..=at)? else {
+        let request = self.items.get(..=at)?;
+        let [first, next, ..] = request else {
             return None;
         };
-        let is_introduction = first.kind.is_added() && next.content == first.content;
+        let is_introduction = first.kind.is_added()
+            && next.content == first.content
+            && request.iter().any(|item| !item.kind.is_added());
         is_introduction.then_some((first.content, first.part))
     }
 

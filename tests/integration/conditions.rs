@@ -329,6 +329,34 @@ hooks:
 }
 
 #[test]
+fn a_condition_that_excludes_answers_from_a_tool_guard_is_reported() {
+    let expected = "policy `tool_guard`: `when` is always false on AfterModel, so calls of tools in answers are not inspected";
+    for (policy, when, is_reported) in [
+        ("tool_guard, deny: [a]", "event != 'AfterModel'", true),
+        ("tool_guard, deny: [a]", "event == 'BeforeModel'", true),
+        (
+            "tool_guard, deny: [a]",
+            "event == 'BeforeTool' || event == 'BeforeModel'",
+            true,
+        ),
+        ("tool_guard, deny: [a]", "event != 'BeforeTool'", false),
+        ("redact", "event != 'AfterModel'", false),
+    ] {
+        let (code, _, stderr) = check(&format!(
+            "policies:\n  - {{ policy: {policy}, when: {when} }}\n"
+        ));
+
+        let mut lines = stderr.lines();
+        let is_warning = |line: &str| {
+            line.starts_with("warning: hookgate.yaml:3:44: ") && line.ends_with(expected)
+        };
+        assert_eq!(lines.any(is_warning), is_reported, "{when}: {stderr}");
+        assert_eq!(stderr.contains("AfterModel"), is_reported, "{stderr}");
+        assert_eq!(code, 0, "{when}");
+    }
+}
+
+#[test]
 fn invalid_and_ineffective_conditions_are_reported_with_a_position() {
     let (code, _, invalid) = check(
         "\

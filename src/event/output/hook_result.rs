@@ -103,7 +103,6 @@ impl HookResult {
     /// Turns a selection of tools with unusable fields into a failure.
     fn fail_unusable_selection(&mut self) {
         let selection = self.output.specific("toolConfig");
-        let selection = selection.filter(|selection| !selection.is_null());
         for field in selection.map_or_else(Vec::new, ToolConfig::unusable_fields) {
             self.status = HookStatus::Failed;
             self.diagnostics.push(DiagnosticCode::WrongType.with(field));
@@ -149,13 +148,15 @@ mod tests {
     }
 
     #[test]
-    fn a_selection_that_is_null_is_no_failure() {
-        let mut result = HookResult::default();
-        result.output.set_specific("toolConfig", json!(null));
-        let expected = result.clone();
+    fn an_empty_selection_is_no_failure() {
+        for selection in [json!(null), json!({})] {
+            let mut result = HookResult::default();
+            result.output.set_specific("toolConfig", selection);
+            let expected = result.clone();
 
-        result.fail_closed("h", EventName::BeforeToolSelection);
+            result.fail_closed("h", EventName::BeforeToolSelection);
 
-        assert_eq!(result, expected);
+            assert_eq!(result, expected);
+        }
     }
 }

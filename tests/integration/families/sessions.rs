@@ -279,6 +279,7 @@ async fn reminders_in_front_of_a_denied_prompt_stay_unless_they_are_the_prompt()
     let cases = [
         (user(&prompt), [2, 1]),
         (user(&[reminder("bad idea")]), [0, 0]),
+        (user(&[reminder("bad idea"), reminder("two")]), [0, 0]),
     ];
     let family = Family::Anthropic;
     for (denied, kept) in cases {

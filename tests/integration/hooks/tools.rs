@@ -165,6 +165,28 @@ async fn a_failing_hook_allows_no_call_if_it_fails_closed() {
 }
 
 #[tokio::test]
+async fn an_empty_selection_changes_nothing_if_its_hook_fails_closed() {
+    for selection in [
+        json!({}),
+        json!(null),
+        json!({ "functionCallingConfig": {} }),
+        json!({ "mode": null }),
+        json!({ "allowedFunctionNames": null }),
+    ] {
+        let upstream = Upstream::mock().await;
+        let mut hook = hook::printing("hook", &hook::tools(&selection));
+        hook["on_failure"] = json!("closed");
+        let hooks = hook::config(&[("BeforeToolSelection", hook)]);
+        let gate = TestGateway::start(&upstream, &hooks).await;
+
+        gate.agent().generate(MODEL, &with_tools()).await;
+
+        let sent = upstream.only_request().json();
+        assert_eq!(sent, with_tools(), "{selection}");
+    }
+}
+
+#[tokio::test]
 async fn an_agent_that_reports_a_failed_selection_receives_mode_none() {
     let mut broken = hook::command("broken", "exit 1");
     broken["on_failure"] = json!("closed");

@@ -358,7 +358,8 @@ async fn the_id_of_a_resumable_upload_is_not_recorded() {
 async fn percent_encoded_secrets_in_paths_and_queries_are_masked() {
     let upstream = Upstream::with(|_| respond(200, "application/json", "{}")).await;
     let gateway = TestGateway::start(&upstream, RECORD).await;
-    let list = "/v1beta/models?pageToken=%22ann%40example.com%22%20x&pageSize=5";
+    let list =
+        "/v1beta/models?pageToken=%22ann%40example.com%22%20x%2B&quotaUser=%28ann%40example.com%29";
     let answer = gateway.agent().get(list).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let refused = [
@@ -374,7 +375,8 @@ async fn percent_encoded_secrets_in_paths_and_queries_are_masked() {
     let exchanges = recorded(gateway).await;
 
     let targets: Vec<&str> = exchanges.iter().map(|exchange| &*exchange.target).collect();
-    let list = "/v1beta/models?pageToken=%22[REDACTED:email]%22%20x&pageSize=5";
+    let list =
+        "/v1beta/models?pageToken=%22[REDACTED:email]%22%20x%2B&quotaUser=%28[REDACTED:email]%29";
     assert_eq!(exchanges[0].rounds[0].target, list);
     let query = "/v1beta/models?pageTokens=[REDACTED:email]";
     let path = "/v1beta/other/[REDACTED:email]?a=b%20c";

@@ -277,6 +277,25 @@ async fn a_call_that_was_refused_for_a_credential_in_its_query_is_unknown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_denial_of_a_call_with_a_masked_query_is_newly_denied() {
+    let send = async |agent: &Agent| {
+        let path = "/v1beta/models/m:generateContent?quotaUser=%28ann%40example.com%29";
+        let answer = agent.post(path, prompt("bad idea").to_string()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    let recorded = RecordedCalls::record_requests(", redact: all", "", send).await;
+    let policies = "policies: [{ policy: prompt_guard, deny: [bad idea] }]\n";
+    recorded.write_config("next.yaml", policies);
+
+    let same = recorded.report("base.yaml", &[]);
+    let report = recorded.report("next.yaml", &["--against", "base.yaml"]);
+
+    assert_eq!(same["counts"]["masked"], 1, "{same:#}");
+    assert_eq!(same["counts"]["unchanged"], 1, "{same:#}");
+    assert_eq!(report["counts"]["newly_denied"], 1, "{report:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_denial_of_a_hook_whose_command_has_changed_is_unknown() {
     let hook = "hooks:
   BeforeTool: [{ hooks: [{ command: \"cat > /dev/null; echo '{\\\"decision\\\":\\\"deny\\\",\\\"reason\\\":\\\"not here\\\"}'\" }] }]\n";

@@ -123,7 +123,7 @@ fn is_forwarded(name: &str, value: &str, api: Api, operation: Operation) -> bool
 
 /// Returns whether a value can be placed in a URL without ending its parameter.
 fn is_url_safe(value: &str) -> bool {
-    let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%+=/:@".contains(&byte);
+    let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%+=/:@[]".contains(&byte);
     value.bytes().all(is_safe)
 }
 

@@ -58,7 +58,7 @@ impl ToolConfig {
     }
 
     /// Returns the fields of a hook's `toolConfig` that [`Self::read`] ignores because of their
-    /// value; the whole if nothing else is usable either.
+    /// value; the whole if it selects nothing, but is neither empty nor null.
     pub fn unusable_fields(value: &Value) -> Vec<&'static str> {
         let is_mode = |mode: &Value| mode.is_null() || read_mode(mode).is_some();
         let is_list = |names: &Value| match names {
@@ -73,7 +73,11 @@ impl ToolConfig {
         if names(value).is_some_and(|names| !is_list(names)) {
             unusable.push("toolConfig.allowedFunctionNames");
         }
-        if unusable.is_empty() && Self::read(value).is_none() {
+        let is_given = match config_fields(value) {
+            Value::Object(fields) => !fields.values().all(Value::is_null),
+            other => !other.is_null(),
+        };
+        if is_given && unusable.is_empty() && Self::read(value).is_none() {
             unusable.push("toolConfig");
         }
         unusable
@@ -236,9 +240,12 @@ mod tests {
                 json!({"mode": 5, "allowedFunctionNames": 5}),
                 vec![mode, names],
             ),
-            (json!({"mode": null}), vec!["toolConfig"]),
+            (json!({"mode": null}), vec![]),
+            (json!({"functionCallingConfig": {}}), vec![]),
+            (json!({}), vec![]),
+            (json!(null), vec![]),
+            (json!({"modes": "NONE"}), vec!["toolConfig"]),
             (json!("NONE"), vec!["toolConfig"]),
-            (json!(null), vec!["toolConfig"]),
         ] {
             assert_eq!(ToolConfig::unusable_fields(&config), expected, "{config}");
         }
