@@ -168,6 +168,7 @@ impl Snapshot {
             tls: current.tls.clone(),
             admin: current.admin.clone(),
             auth: current.auth.clone(),
+            caller_policies: current.caller_policies.clone(),
             browsers: current.browsers.clone(),
             sessions: current.sessions.clone(),
             log: current.log,

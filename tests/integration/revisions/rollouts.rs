@@ -15,9 +15,12 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
-use crate::harness::{
-    Agent, Browser, ServerProcess, TEST_TIMEOUT, Upstream, closed_port, decision_log, prompt,
-    respond, run, send_and_read,
+use crate::{
+    callers::auth,
+    harness::{
+        Agent, Browser, ServerProcess, TEST_TIMEOUT, Upstream, closed_port, decision_log, prompt,
+        respond, run, send_and_read,
+    },
 };
 
 /// A gateway that rolls out `next.yaml`, which denies prompts with "banana".
@@ -623,6 +626,47 @@ async fn calls_of_callers_that_take_no_part_are_not_counted() {
     let state = gateway.state().await;
     let calls = [0, 1].map(|arm: usize| state["arms"][arm]["calls"].as_u64().unwrap());
     assert_eq!(calls, [0, 2], "{state:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_may_use_what_the_config_in_use_allows_also_under_the_candidate() {
+    let upstream = Upstream::mock().await;
+    let rest = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\nrevisions: {{ path: revisions }}\n",
+        upstream.addr
+    );
+    let guard = "policies: [{ policy: prompt_guard, deny: [banana] }]\n";
+    let rollout = "rollout: { to: next.yaml, percent: 100 }\n";
+    let limited = auth(&[("ci", ", models: [m], tools: [\"read_*\"]")]);
+    let renamed = limited.replace("name: ci,", "name: build,");
+    let (unlimited, other) = (auth(&[("ci", "")]), auth(&[("team", "")]));
+    let event = json!({
+        "hook_event_name": "BeforeTool", "tool_name": "write_file", "tool_input": {}
+    });
+
+    for (current, next, is_limited) in [
+        (&limited, "", true),
+        (&limited, other.as_str(), true),
+        (&limited, renamed.as_str(), true),
+        (&limited, unlimited.as_str(), true),
+        (&unlimited, limited.as_str(), false),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("next.yaml", &format!("{next}{guard}{rest}"));
+        write("hookgate.yaml", &format!("{current}{rest}{rollout}"));
+        let mut served = ServerProcess::folder(folder.path());
+        let agent = Agent::at(served.addr()).sending("x-hookgate-key", "ci-key");
+
+        assert!(is_denied(&agent, "banana").await);
+        let answer = agent.generate("large", &prompt("hello")).await;
+        let is_answered = answer.text().contains("You said");
+        let reported = agent.report(&event, "").await.json();
+        let is_tool_denied = reported["decision"] == "deny";
+
+        assert_eq!(is_answered, !is_limited, "{next}: {}", answer.text());
+        assert_eq!(is_tool_denied, is_limited, "{next}: {reported:#}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
