@@ -43,6 +43,13 @@ pub(super) async fn until_signal<T>(
     }
 }
 
+/// Keeps SIGHUP from ending the process, also before config reloads listen for it. Its handler
+/// stays installed until the process ends.
+pub(super) fn ignore_fatal_signals() -> io::Result<()> {
+    drop(signal(SignalKind::hangup())?);
+    Ok(())
+}
+
 /// Returns a future that completes after `count` signals of SIGINT or SIGTERM. Signals
 /// are handled from this call on, so call it before reporting that the process is ready.
 pub(super) fn shutdown_signals(count: usize) -> io::Result<impl Future<Output = ()> + Send> {
