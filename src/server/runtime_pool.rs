@@ -52,7 +52,7 @@ impl RuntimePool {
                 .name(format!("agents-{number}"))
                 .spawn(move || {
                     runtime.block_on(close.cancelled());
-                    // Without blocking tasks, such as a lookup in DNS that hangs.
+                    // Does not wait for blocking tasks, such as a lookup in DNS that hangs.
                     runtime.shutdown_background();
                 })?;
             pool.threads.push(thread);
