@@ -2,6 +2,7 @@
 
 use std::{io, time::Duration};
 
+use rustix::process::Signal;
 use tokio::{
     runtime::Builder,
     signal::unix::{SignalKind, signal},
@@ -41,6 +42,17 @@ pub(super) async fn until_signal<T>(
         _ = interrupt.recv() => Err(Failure::Interrupted(SignalKind::interrupt())),
         _ = terminate.recv() => Err(Failure::Interrupted(SignalKind::terminate())),
     }
+}
+
+/// Keeps SIGHUP from ending the process, also before config reloads listen for it, and SIGXFSZ: a
+/// write beyond a limit of the file size fails, as on a full disk. The handlers stay installed
+/// until the process ends.
+pub(super) fn ignore_fatal_signals() -> io::Result<()> {
+    let file_size = SignalKind::from_raw(Signal::XFSZ.as_raw());
+    for kind in [SignalKind::hangup(), file_size] {
+        drop(signal(kind)?);
+    }
+    Ok(())
 }
 
 /// Returns a future that completes after `count` signals of SIGINT or SIGTERM. Signals

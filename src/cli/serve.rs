@@ -14,7 +14,7 @@ use url::Url;
 use super::{
     failure::Failure,
     output::print,
-    runtime::{block_on, shutdown_signals},
+    runtime::{block_on, ignore_fatal_signals, shutdown_signals},
 };
 use crate::{
     bundle::{Replica, ReplicaError},
@@ -82,6 +82,7 @@ impl ServeArgs {
         };
         let _logging = start_logging(&first)?;
         block_on(async {
+            ignore_fatal_signals()?;
             let (stop, abort) = (shutdown_signals(1)?, shutdown_signals(2)?);
             tokio::pin!(stop);
             let agents = scheme(first.tls.is_some());

@@ -16,8 +16,10 @@ use rustix::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// Events of a directory: a name in it refers to another file than before.
+/// Events of a directory: a name in it refers to another file than before, or a file in it has
+/// another mode or owner. A file that could not be read has no watch of its own.
 const DIRECTORY_EVENTS: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::ATTRIB)
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVED_FROM)
     .union(WatchFlags::MOVED_TO)
@@ -149,5 +151,33 @@ fn or_current(directory: &Path) -> &Path {
         Path::new(".")
     } else {
         directory
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::fs::PermissionsExt, slice, time::Duration};
+
+    use tempfile::TempDir;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
+
+    #[tokio::test]
+    async fn a_new_mode_of_a_file_without_a_watch_is_noticed() {
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("key");
+        let mut watcher = FileWatcher::new(slice::from_ref(&file)).unwrap();
+        // Without a watch, as one that cannot be read, which no file is for root.
+        fs::write(&file, "key").unwrap();
+        let created = timeout(EVENT_TIMEOUT, watcher.changed()).await;
+        created.unwrap().unwrap();
+
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+
+        let changed = timeout(EVENT_TIMEOUT, watcher.changed()).await;
+        changed.unwrap().unwrap();
     }
 }

@@ -15,7 +15,7 @@ use tokio::runtime::{self, Handle};
 use tokio_util::sync::CancellationToken;
 
 /// One thread per available core, each with a runtime. Dropping the pool ends the threads
-/// and aborts their tasks.
+/// and aborts their tasks. It does not wait for blocking tasks.
 #[derive(Debug, Default)]
 pub(super) struct RuntimePool {
     runtimes: Vec<RuntimeGuard>,
@@ -50,7 +50,11 @@ impl RuntimePool {
             let close = pool.close.clone();
             let thread = thread::Builder::new()
                 .name(format!("agents-{number}"))
-                .spawn(move || runtime.block_on(close.cancelled()))?;
+                .spawn(move || {
+                    runtime.block_on(close.cancelled());
+                    // Does not wait for blocking tasks, such as a lookup in DNS that hangs.
+                    runtime.shutdown_background();
+                })?;
             pool.threads.push(thread);
         }
         Ok(pool)
@@ -75,7 +79,10 @@ impl Drop for RuntimePool {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::mpsc, time::Duration};
+    use std::{
+        sync::mpsc,
+        time::{Duration, Instant},
+    };
 
     use super::*;
 
@@ -116,5 +123,24 @@ mod tests {
         has_started.recv_timeout(Duration::from_secs(10)).unwrap();
         drop(pool);
         has_ended.try_recv().unwrap();
+    }
+
+    #[test]
+    fn a_blocking_task_does_not_delay_the_end_of_the_pool() {
+        let pool = RuntimePool::start().unwrap();
+        let (started, has_started) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let guard = pool.least_loaded().unwrap();
+        guard.handle.spawn_blocking(move || {
+            started.send(()).ok();
+            released.recv_timeout(Duration::from_secs(20)).ok();
+        });
+        has_started.recv_timeout(Duration::from_secs(10)).unwrap();
+
+        let dropped = Instant::now();
+        drop(pool);
+
+        assert!(dropped.elapsed() < Duration::from_secs(10));
+        drop(release);
     }
 }

@@ -215,7 +215,10 @@ impl RevisionStore {
             files: Arc::clone(&config.texts),
         };
         self.write(&file_name(&revision.version), &revision)?;
-        let RevisionList { revisions, .. } = self.list()?;
+        let RevisionList { revisions, damaged } = self.list()?;
+        for (_, error) in &damaged {
+            tracing::warn!(%error, "stored revision skipped");
+        }
         let old = revisions.iter().skip(self.0.keep);
         let is_needed = |version: &str| version == config.version || needed.contains(&version);
         for revision in old.filter(|revision| !is_needed(&revision.version)) {
@@ -263,10 +266,7 @@ impl RevisionStore {
             match self.load(version) {
                 Ok(revision) => list.revisions.push(revision),
                 // Those that are needed are loaded by their versions.
-                Err(error) => {
-                    tracing::warn!(%error, "stored revision skipped");
-                    list.damaged.push((version.to_owned(), error));
-                }
+                Err(error) => list.damaged.push((version.to_owned(), error)),
             }
         }
         list.revisions

@@ -162,6 +162,24 @@ async fn a_full_disk_refuses_calls_until_there_is_space() {
 }
 
 #[tokio::test]
+async fn a_limit_of_the_file_size_refuses_calls() {
+    let upstream = Upstream::mock().await;
+    let gateway = Gateway::start_after("ulimit -f 8", &upstream, "{ path: audit.jsonl }");
+
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    let refused = loop {
+        let answer = gateway.agent.generate(MODEL, &prompt("a")).await;
+        if answer.status != 200 {
+            break answer;
+        }
+        assert!(Instant::now() < deadline);
+    };
+
+    assert_refused(&refused, 503, "AUDIT_UNAVAILABLE");
+    assert_eq!(gateway.operator.get("/readyz").await.status, 503);
+}
+
+#[tokio::test]
 async fn a_disk_that_hangs_refuses_calls_until_lines_are_written() {
     let upstream = Upstream::mock().await;
     let gateway = Gateway::start_after(HANGING_DISK, &upstream, "{ path: audit.jsonl }");

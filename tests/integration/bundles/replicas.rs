@@ -6,11 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::server::{PolicyServer, Polling, Publisher};
-use crate::harness::{Agent, ServerProcess, TEST_TIMEOUT, Upstream, prompt, run, serve_command};
+use crate::harness::{
+    Agent, ServerProcess, TEST_TIMEOUT, Upstream, eventually, prompt, run, serve_command,
+};
 
 /// Environment variable with the number of replicas.
 const REPLICAS: &str = "HOOKGATE_REPLICAS";
@@ -517,4 +520,29 @@ async fn a_gateway_without_any_bundle_does_not_start() {
         err.contains("bundle `bundle` refused: the signature of `manifest.json` is not valid"),
         "{err}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sighup_during_the_fetch_of_the_first_bundle_does_not_end_the_gateway() {
+    let publisher = Publisher::new();
+    let server = PolicyServer::start(Polling::Short).await;
+    let folder = TempDir::new().unwrap();
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: \"http://127.0.0.1:1\" }} }}\nsource:\n\
+         \x20 persist: bundles\n{}",
+        source(&server, &publisher)
+    );
+    fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    let mut gateway = ServerProcess::start(serve_command(folder.path()));
+    eventually("the bundle is requested", TEST_TIMEOUT, || {
+        !server.requests().is_empty()
+    })
+    .await;
+
+    gateway.signal(Signal::HUP);
+    server.publish("prod", publisher.denying("1", "apple"));
+
+    let agent = Agent::at(gateway.addr());
+    let answer = agent.generate("m", &prompt("an apple")).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
 }

@@ -421,6 +421,26 @@ async fn a_revision_that_cannot_be_read_is_listed_as_damaged() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_revision_is_logged_when_another_is_stored_but_not_when_it_is_listed() {
+    let gateway = RevisionGateway::start("apple").await;
+    let apple = gateway.version().await;
+    gateway.edit("banana").await;
+    fs::write(gateway.path(&format!("revisions/{apple}.json")), "{\"ver").unwrap();
+    gateway.edit("cherry").await;
+
+    for _ in 0..3 {
+        let history = gateway.operator.get("/config/history").await.json();
+        assert_eq!(history.as_array().unwrap().len(), 3, "{history:#}");
+    }
+    gateway.served.terminate();
+    let RevisionGateway { served, .. } = gateway;
+    let ended = tokio::task::spawn_blocking(move || served.ended(TEST_TIMEOUT));
+    let (_, log) = ended.await.unwrap();
+
+    assert_eq!(log.matches("stored revision skipped").count(), 1, "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_without_the_revision_in_use_names_the_way_out() {
     let mut gateway = RevisionGateway::start("apple").await;
     let apple = gateway.version().await;
