@@ -58,9 +58,9 @@ fn write_selection(
         return Ok(());
     };
     let document = &mut request.document;
-    if let Some(allowed) = dialect::write_tool_selection(document, &selection, &turn.allowed)? {
+    turn.allowed = dialect::write_tool_selection(document, &selection, &turn.allowed)?;
+    if document.is_edited() {
         turn.context.record_action(ExchangeAction::Edit);
-        turn.allowed = allowed;
     }
     Ok(())
 }

@@ -6,5 +6,6 @@ mod metadata;
 mod requests;
 mod running;
 mod tools;
+mod unusable_output;
 
 const MODEL: &str = "gemini-2.5-pro";

@@ -17,7 +17,7 @@ pub use self::{
     cached_request::CachedRequest,
     error_info::ErrorInfo,
     ignored_edit::IgnoredEdit,
-    message::{Message, Role, read_content},
+    message::{Message, Role, has_value, read_content},
     message_diff::align,
     message_parts::{MessagePart, MessageParts},
     name::ModelName,

@@ -1,14 +1,17 @@
 //! The result of one hook's run: status, output and diagnostics.
 
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     diagnostic::{Diagnostic, DiagnosticCode},
     hook_output::HookOutput,
     output_part::OutputPart,
 };
-use crate::{event::name::EventName, model::ToolConfig};
+use crate::{
+    event::name::EventName,
+    model::{ResponseMutation, ToolConfig, has_value},
+};
 
 /// Result of one hook's run.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -79,9 +82,7 @@ impl HookResult {
     /// (`on_failure: closed`), and on an event that selects tools into the selection of none. A
     /// stop and a message for the user are kept.
     pub fn fail_closed(&mut self, hook: &str, event: EventName) {
-        if event.honours(OutputPart::ToolSelection) {
-            self.fail_unusable_selection();
-        }
+        self.fail_lost_fields(event);
         let Some(failure) = self.failure() else {
             return;
         };
@@ -100,12 +101,29 @@ impl HookResult {
         self.status = HookStatus::Failed;
     }
 
-    /// Turns a selection of tools with unusable fields into a failure.
-    fn fail_unusable_selection(&mut self) {
-        let selection = self.output.specific("toolConfig");
-        for field in selection.map_or_else(Vec::new, ToolConfig::unusable_fields) {
+    /// Turns fields of decisions and edits that are ignored because of their value into a failure,
+    /// unless the hook refuses the event anyway.
+    fn fail_lost_fields(&mut self, event: EventName) {
+        let refuses = self.output.deny().is_some() || self.output.stop().is_some();
+        if self.status == HookStatus::Failed || refuses && event.honours(OutputPart::Flow) {
+            return;
+        }
+        let diagnostics = self.diagnostics.iter();
+        let mut lost: Vec<String> = diagnostics
+            .filter(|diagnostic| diagnostic.code == DiagnosticCode::WrongType)
+            .map(|diagnostic| diagnostic.detail.clone())
+            .filter(|field| is_decision_or_result(field, event))
+            .collect();
+        for part in event.honoured_parts() {
+            let fields = lost_fields(*part, &self.output).into_iter();
+            lost.extend(fields.map(str::to_owned));
+        }
+        for field in lost {
+            let failure = DiagnosticCode::WrongType.with(field);
+            // The last diagnostic is the cause of a failure.
+            self.diagnostics.retain(|diagnostic| *diagnostic != failure);
+            self.diagnostics.push(failure);
             self.status = HookStatus::Failed;
-            self.diagnostics.push(DiagnosticCode::WrongType.with(field));
         }
     }
 
@@ -118,8 +136,68 @@ impl HookResult {
     }
 }
 
+/// Returns whether a field that was ignored because of its type may have had a decision or the
+/// replacement of a result.
+fn is_decision_or_result(field: &str, event: EventName) -> bool {
+    match field {
+        "hookSpecificOutput" => event.can_fail_closed(),
+        "continue" => event.honours(OutputPart::Flow),
+        _ => {
+            let results = OutputPart::ToolResult;
+            event.honours(results) && results.specific_fields().contains(&field)
+        }
+    }
+}
+
+/// Returns the fields of an edit or a selection that are ignored because of their value, but for
+/// empty ones.
+fn lost_fields(part: OutputPart, output: &HookOutput) -> Vec<&'static str> {
+    let [field] = part.specific_fields() else {
+        return vec![];
+    };
+    let Some(value) = output.specific(field).filter(|value| has_value(value)) else {
+        return vec![];
+    };
+    if part == OutputPart::ToolSelection {
+        return ToolConfig::unusable_fields(value);
+    }
+    if part == OutputPart::LlmRequest && value.is_object() {
+        return output.request_edit().lost_fields();
+    }
+    if is_unusable(part, value) {
+        vec![*field]
+    } else {
+        vec![]
+    }
+}
+
+/// Returns whether an edit as a whole is ignored because of its value.
+fn is_unusable(part: OutputPart, value: &Value) -> bool {
+    match part {
+        OutputPart::LlmRequest | OutputPart::ToolInput => !value.is_object(),
+        OutputPart::SyntheticResponse => {
+            ResponseMutation::read(value).is_none_or(|response| !response.is_response())
+        }
+        OutputPart::ResponseEdit => ResponseMutation::is_unusable(value),
+        OutputPart::Flow
+        | OutputPart::Ask
+        | OutputPart::SystemMessage
+        | OutputPart::SuppressOutput
+        | OutputPart::AdditionalContext
+        | OutputPart::AppendedText
+        | OutputPart::ClearContext
+        | OutputPart::ToolSelection
+        | OutputPart::ToolResult
+        | OutputPart::TailToolCall => false,
+    }
+}
+
 fn failure_reason(hook: &str, failure: &Diagnostic) -> String {
-    format!("Hook {hook} failed: {}", failure.detail)
+    let detail = &failure.detail;
+    if failure.code == DiagnosticCode::WrongType {
+        return format!("Hook {hook} failed: unusable value of `{detail}`");
+    }
+    format!("Hook {hook} failed: {detail}")
 }
 
 #[cfg(test)]

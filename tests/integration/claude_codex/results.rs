@@ -79,16 +79,18 @@ async fn a_blocked_result_is_marked_in_claude_code_and_replaced_in_codex() {
 
 #[tokio::test]
 async fn a_guard_that_fails_closed_hides_the_result() {
-    let upstream = Upstream::mock().await;
-    let mut groups = on("Bash", "seen", "exit 1");
-    groups[0]["hooks"][0]["on_failure"] = json!("closed");
-    let gate = gate(&upstream, "claude", &json!({ "PostToolUse": groups })).await;
-    let contents = with_result("Bash", &json!({ "command": "env" }), "KEY=1");
+    for command in ["exit 1", &printing(&result(&json!(true)))] {
+        let upstream = Upstream::mock().await;
+        let mut groups = on("Bash", "seen", command);
+        groups[0]["hooks"][0]["on_failure"] = json!("closed");
+        let gate = gate(&upstream, "claude", &json!({ "PostToolUse": groups })).await;
+        let contents = with_result("Bash", &json!({ "command": "env" }), "KEY=1");
 
-    answer_parts(&gate.agent(), &request_with_tool("Bash", &contents)).await;
+        answer_parts(&gate.agent(), &request_with_tool("Bash", &contents)).await;
 
-    let error = last_result(&upstream)["error"].clone();
-    assert!(error.as_str().unwrap().contains("failed"), "{error}");
+        let error = last_result(&upstream)["error"].clone();
+        assert!(error.as_str().unwrap().contains("failed"), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -232,6 +232,27 @@ async fn a_failed_tool_selection_that_fails_closed_leaves_no_tool() {
 }
 
 #[tokio::test]
+async fn a_selection_applies_to_the_answer_to_a_request_without_functions() {
+    let mut broken = hook::command("select", "exit 1");
+    broken["on_failure"] = json!("closed");
+    let hooks = hook::config(&[("BeforeToolSelection", broken)]);
+    let first = vec![Part::call("rm", "/")];
+    for (family, is_stream) in each() {
+        let upstream = family
+            .upstream(vec![first.clone(), vec![Part::text(&["ok"])]])
+            .await;
+        let gateway = family.gateway(&upstream, &hooks).await;
+        let mut body = family.request(is_stream, &[Turn::User("hi")]);
+        body.as_object_mut().unwrap().shift_remove("tools");
+
+        let answer = family.post(&gateway, is_stream, body.to_string()).await;
+
+        let parsed = family.parse(is_stream, &answer);
+        assert_eq!(parsed.calls, [], "{family:?}: {parsed:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_hidden_tool_result_remains_hidden_for_ten_turns() {
     let script = "grep -q secret && { echo hidden by policy >&2; exit 2; }; exit 0";
     let hooks = hook::config(&[("AfterTool", hook::command("guard", script))]);

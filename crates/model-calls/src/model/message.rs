@@ -52,6 +52,17 @@ pub fn read_content(value: &Value) -> Option<String> {
     }
 }
 
+/// Returns whether a value has more in it than `null` and empty texts, lists and objects.
+pub fn has_value(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(_) | Value::Number(_) => true,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => items.iter().any(has_value),
+        Value::Object(fields) => fields.values().any(has_value),
+    }
+}
+
 /// Returns whether any message is not for the system instruction.
 pub(super) fn has_conversation(messages: &[Message]) -> bool {
     messages.iter().any(is_conversation)

@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     message::{
-        Message, Role, has_conversation, is_conversation, is_emptied, merge_messages, read_content,
+        Message, Role, has_conversation, has_value, is_conversation, is_emptied, merge_messages,
+        read_content,
     },
     message_parts::{self, MessageParts},
     name::ModelName,
@@ -236,6 +237,16 @@ impl RequestMutation {
             unusable.extend(ToolConfig::unusable_fields(selection));
         }
         unusable
+    }
+
+    /// Returns all fields that are ignored because of their value, but for empty ones.
+    pub fn lost_fields(&self) -> Vec<&'static str> {
+        let keys = ["model", "messages"].into_iter();
+        let unusable = keys.filter(|key| self.fields.contains_key(*key) && !self.is_usable(key));
+        let mut lost = self.unusable_fields();
+        lost.extend(unusable);
+        lost.retain(|field| self.fields.get(*field).is_none_or(has_value));
+        lost
     }
 
     /// Returns the replacement model, if it is a valid name.

@@ -5,7 +5,7 @@ use std::iter;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::message::Role;
+use super::message::{Role, has_value};
 
 /// Names of the token counts that hooks may replace. In another spelling, a count would be there
 /// twice.
@@ -262,6 +262,19 @@ impl ResponseMutation {
         usable.then_some(mutation)
     }
 
+    /// Returns whether [`Self::read`] ignores a value, or the text of a candidate, because of its
+    /// type.
+    pub fn is_unusable(value: &Value) -> bool {
+        let candidates = value.get("candidates").and_then(Value::as_array);
+        let candidates = candidates.into_iter().flatten();
+        let mut contents = candidates.filter_map(|candidate| candidate.get("content"));
+        let is_ignored = |content: &Value| match content.get("parts") {
+            Some(parts) => has_value(parts) && read_parts(content).is_none(),
+            None => has_value(content) && !content.is_object(),
+        };
+        contents.any(is_ignored) || has_value(value) && Self::read(value).is_none()
+    }
+
     /// Adds what only an earlier edit of the response changes.
     pub fn add_earlier(&mut self, earlier: Self) {
         let count = self.candidates.len().max(earlier.candidates.len());
@@ -298,14 +311,9 @@ impl ResponseMutation {
 }
 
 fn read_candidate(value: &Value) -> CandidateMutation {
-    let content = value.get("content");
-    let listed = content.and_then(|content| content.get("parts")?.as_array());
-    let parts: Option<Vec<String>> = listed.map(|list| list.iter().filter_map(read_part).collect());
-    // A list of only wrongly typed parts does not blank the text.
-    let parts = parts.filter(|parts| !parts.is_empty() || listed.is_some_and(Vec::is_empty));
     let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     CandidateMutation {
-        parts,
+        parts: value.get("content").and_then(read_parts),
         finish_reason: text("finishReason"),
         index: value
             .get("index")
@@ -316,6 +324,13 @@ fn read_candidate(value: &Value) -> CandidateMutation {
             .filter(|value| value.is_array())
             .cloned(),
     }
+}
+
+/// Returns the texts of a content. A list of only wrongly typed parts does not blank the text.
+fn read_parts(content: &Value) -> Option<Vec<String>> {
+    let listed = content.get("parts")?.as_array()?;
+    let texts: Vec<String> = listed.iter().filter_map(read_part).collect();
+    (listed.is_empty() || !texts.is_empty()).then_some(texts)
 }
 
 fn read_part(part: &Value) -> Option<String> {

@@ -149,7 +149,7 @@ impl Patch<'_> {
         }
         self.parameters(document, mutation)?;
         match mutation.tool_config() {
-            Some(selection) => write_tool_selection(document, &selection, self.allowed),
+            Some(selection) => write_tool_selection(document, &selection, self.allowed).map(Some),
             None => Ok(None),
         }
     }

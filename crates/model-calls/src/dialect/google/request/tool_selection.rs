@@ -7,7 +7,7 @@ use crate::{
         document::{Document, set_or_remove},
         error::Result,
         google::{
-            fields::{CACHED_CONTENT, TOOL_CONFIG},
+            fields::TOOL_CONFIG,
             part::FunctionCall,
             request::tool_declarations::{
                 ALLOWED_NAMES, CALLING_CONFIG, COMPUTER_USE, OfferedTool, keep_declarations,
@@ -76,17 +76,16 @@ impl AllowedFunctions {
 }
 
 /// Writes what both a selection of tools and an earlier one allow into a request. Undeclared names
-/// are ignored, unless they may be those of a toolset's members. Returns the functions that remain;
-/// `None` if neither the request nor cached content declares any.
+/// are ignored, unless they may be those of a toolset's members. Returns the functions that remain.
 pub fn write_tool_selection(
     document: &mut Document,
     selection: &ToolConfig,
     earlier: &AllowedFunctions,
-) -> Result<Option<AllowedFunctions>> {
+) -> Result<AllowedFunctions> {
     use FunctionCallingMode as Mode;
     let declared = offered_functions(document)?;
     if declared.is_empty() {
-        return select_cached(document, selection, earlier);
+        return Ok(select_undeclared(selection, earlier));
     }
     let selection = earlier.restrict(selection, &declared);
     let is_declared = |name: &String| declared.iter().any(|function| function.name == *name);
@@ -116,7 +115,7 @@ pub fn write_tool_selection(
         allowed.declared = Some(names.collect());
     }
     allowed.add(mode, names);
-    Ok(Some(allowed))
+    Ok(allowed)
 }
 
 /// Sets the mode and the names, and keeps other settings. Returns false for a selection that the
@@ -151,21 +150,14 @@ fn accepts_names(declared: &[OfferedTool], names: &[String]) -> bool {
     names.iter().all(is_accepted)
 }
 
-/// Returns what both selections allow of the functions that cached content may declare. They hold
-/// for the response only: the API refuses a selection beside cached content.
-fn select_cached(
-    document: &Document,
-    selection: &ToolConfig,
-    earlier: &AllowedFunctions,
-) -> Result<Option<AllowedFunctions>> {
-    if document.string(CACHED_CONTENT)?.is_none() {
-        return Ok(None);
-    }
+/// Returns what both selections allow if the request declares no function. They hold for the
+/// response only: cached content may declare functions, and the API refuses a selection beside it.
+fn select_undeclared(selection: &ToolConfig, earlier: &AllowedFunctions) -> AllowedFunctions {
     let selection = earlier.restrict(selection, &[]);
     let mut allowed = earlier.clone();
     let mode = selection.mode.unwrap_or_default();
     allowed.add(mode, selection.allowed_function_names);
-    Ok(Some(allowed))
+    allowed
 }
 
 #[cfg(test)]
@@ -176,7 +168,7 @@ mod tests {
     use super::*;
     use crate::dialect::document::parse_document;
 
-    fn selected(text: &str, selection: &Value) -> (Option<AllowedFunctions>, String) {
+    fn selected(text: &str, selection: &Value) -> (AllowedFunctions, String) {
         let mut document = parse_document(Bytes::from(text.to_owned())).unwrap();
         let selection = ToolConfig::read(selection).unwrap();
         let earlier = AllowedFunctions::default();
@@ -197,7 +189,7 @@ mod tests {
     #[test]
     fn auto_mode_with_names_removes_other_declarations() {
         let (bound, text) = selected(TWO, &json!({"allowedFunctionNames": ["a", "ghost"]}));
-        assert_eq!(bound, Some(only(&["a"])));
+        assert_eq!(bound, only(&["a"]));
         assert_eq!(
             text,
             r#"{"tools":[{"function_declarations":[{"name":"a"}]},{"googleSearch":{}}],"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}}"#
@@ -207,7 +199,7 @@ mod tests {
     #[test]
     fn any_mode_keeps_declarations_and_lists_names() {
         let (bound, text) = selected(TWO, &json!({"mode": "ANY", "allowedFunctionNames": ["c"]}));
-        assert_eq!(bound, Some(only(&["c"])));
+        assert_eq!(bound, only(&["c"]));
         assert!(text.ends_with(
             r#""toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["c"]}}}"#
         ));
@@ -219,7 +211,7 @@ mod tests {
             TWO,
             &json!({"mode": "ANY", "allowedFunctionNames": ["ghost"]}),
         );
-        assert_eq!(bound, Some(only(&[])));
+        assert_eq!(bound, only(&[]));
         assert!(text.contains(r#"{"mode":"NONE"}"#));
     }
 
@@ -227,7 +219,7 @@ mod tests {
     fn an_undeclared_name_may_be_that_of_a_member_of_a_toolset() {
         let tools = r#"{"tools":[{"functionDeclarations":[{"name":"screen","hookgateToolset":true},{"name":"a"}]}]}"#;
         let (bound, text) = selected(tools, &json!({"allowedFunctionNames": ["click"]}));
-        assert_eq!(bound, Some(only(&["click"])));
+        assert_eq!(bound, only(&["click"]));
         assert!(text.contains(r#""name":"screen""#) && !text.contains(r#""name":"a""#));
         let (_, text) = selected(tools, &json!({"allowedFunctionNames": ["a"]}));
         assert!(!text.contains("screen"), "{text}");
@@ -254,7 +246,6 @@ mod tests {
             text,
             r#"{"tools":[{"functionDeclarations":[{"name":"a"}]},{"computerUse":{}}],"toolConfig":{"functionCallingConfig":{"mode":"ANY"}}}"#
         );
-        let allowed = allowed.unwrap();
         for (name, included) in [("a", true), ("click_at", true), ("b", false)] {
             let call = FunctionCall {
                 name: name.to_owned(),
@@ -289,7 +280,6 @@ mod tests {
             arguments: Value::Null,
             is_partial: false,
         };
-        let allowed = allowed.unwrap();
         assert!(allowed.includes(&call("click")) && !allowed.includes(&call("key")));
     }
 
@@ -310,7 +300,7 @@ mod tests {
     fn other_tool_settings_are_kept() {
         let text = r#"{"tools":[{"functionDeclarations":[{"name":"a"}]}],"tool_config":{"retrieval_config":{"x":1.0},"function_calling_config":{"mode":"ANY"}}}"#;
         let (bound, text) = selected(text, &json!({"mode": "AUTO"}));
-        assert_eq!(bound, Some(AllowedFunctions::default()));
+        assert_eq!(bound, AllowedFunctions::default());
         assert!(text.ends_with(r#""tool_config":{"retrieval_config":{"x":1.0},"function_calling_config":{"mode":"AUTO"}}}"#));
     }
 
@@ -324,17 +314,17 @@ mod tests {
             (json!({ "mode": "ANY" }), AllowedFunctions::default()),
         ] {
             let (allowed, text) = selected(request, &selection);
-            assert_eq!((allowed, text.as_str()), (Some(expected), request));
+            assert_eq!((allowed, text.as_str()), (expected, request));
         }
     }
 
     #[test]
-    fn a_request_without_functions_is_unchanged() {
+    fn a_request_without_functions_is_unchanged_and_its_response_restricted() {
         let (bound, text) = selected(
             r#"{"tools":[{"googleSearch":{}}]}"#,
             &json!({"mode": "NONE"}),
         );
-        assert_eq!(bound, None);
+        assert_eq!(bound, only(&[]));
         assert_eq!(text, r#"{"tools":[{"googleSearch":{}}]}"#);
     }
 }

@@ -1,0 +1,120 @@
+//! Outputs of hooks that fail closed, with decisions and edits that have no usable value.
+
+use serde_json::{Value, json};
+
+use super::MODEL;
+use crate::harness::{Answer, TestGateway, Upstream, hook, prompt};
+
+/// Returns the answer to a prompt, which calls `read_file`, under a hook on this event.
+async fn answer_under(event: &str, hook: &Value, on_failure: &str) -> Answer {
+    let call = json!({ "functionCall": { "name": "read_file", "args": {} } });
+    let content = json!({ "role": "model", "parts": [{ "text": "well" }, call] });
+    let upstream = Upstream::answering(&json!({ "candidates": [{ "content": content }] })).await;
+    let mut hook = hook.clone();
+    hook["on_failure"] = json!(on_failure);
+    let gate = TestGateway::start(&upstream, &hook::config(&[(event, hook)])).await;
+    let mut body = prompt("go");
+    body["tools"] = json!([{ "functionDeclarations": [{ "name": "read_file" }] }]);
+
+    let answer = gate.agent().generate(MODEL, &body).await;
+
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer
+}
+
+fn has_call(answer: &Answer) -> bool {
+    answer.text().contains(r#""read_file""#)
+}
+
+fn arguments(tool_input: &Value) -> Value {
+    json!({ "hookSpecificOutput": { "tool_input": tool_input } })
+}
+
+/// Returns an edit of an answer with this content.
+fn content(content: &Value) -> Value {
+    hook::response(&json!({ "candidates": [{ "content": content, "finishReason": "STOP" }] }))
+}
+
+#[tokio::test]
+async fn an_unusable_decision_or_edit_is_a_denial_if_the_hook_fails_closed() {
+    let selecting = |selection: Value| hook::request(&json!({ "toolConfig": selection }));
+    let names = json!({ "mode": "ANY", "allowedFunctionNames": "ls" });
+    let messages = |messages: Value| hook::request(&json!({ "messages": messages }));
+    let call = json!([{ "functionCall": 5 }]);
+    for (event, output, field) in [
+        ("BeforeTool", arguments(&json!("x")), "tool_input"),
+        ("BeforeTool", arguments(&json!([1])), "tool_input"),
+        ("BeforeTool", json!({ "continue": "false" }), "continue"),
+        (
+            "BeforeTool",
+            json!({ "hookSpecificOutput": [] }),
+            "hookSpecificOutput",
+        ),
+        ("BeforeModel", json!({ "continue": 0 }), "continue"),
+        ("BeforeModel", hook::request(&json!(5)), "llm_request"),
+        ("BeforeModel", messages(json!("x")), "messages"),
+        ("BeforeModel", messages(json!([5])), "messages"),
+        (
+            "BeforeModel",
+            selecting(json!({ "mode": "none" })),
+            "toolConfig.mode",
+        ),
+        ("BeforeModel", selecting(json!(5)), "toolConfig"),
+        (
+            "BeforeModel",
+            selecting(names),
+            "toolConfig.allowedFunctionNames",
+        ),
+        ("BeforeModel", hook::response(&json!(5)), "llm_response"),
+        ("AfterModel", hook::response(&json!(5)), "llm_response"),
+        ("AfterModel", content(&json!("x")), "llm_response"),
+        (
+            "AfterModel",
+            content(&json!({ "parts": call })),
+            "llm_response",
+        ),
+    ] {
+        let hook = hook::printing("it", &output);
+
+        let open = answer_under(event, &hook, "open").await;
+        let closed = answer_under(event, &hook, "closed").await;
+
+        assert!(has_call(&open), "{event} {output}: {}", open.text());
+        assert!(!has_call(&closed), "{event} {output}: {}", closed.text());
+        let reason = format!("Hook it failed: unusable value of `{field}`");
+        assert!(closed.text().contains(&reason), "{}", closed.text());
+    }
+}
+
+#[tokio::test]
+async fn an_empty_or_returned_edit_is_no_failure() {
+    let empty = json!({ "messages": [], "config": null, "toolConfig": null });
+    for (event, hook) in [
+        ("BeforeTool", hook::printing("it", &arguments(&json!(null)))),
+        ("BeforeTool", hook::printing("it", &arguments(&json!([])))),
+        ("BeforeModel", hook::printing("it", &hook::request(&empty))),
+        (
+            "BeforeModel",
+            hook::printing("it", &hook::response(&json!({}))),
+        ),
+        ("BeforeModel", hook::returning("it", "llm_request")),
+        (
+            "AfterModel",
+            hook::printing("it", &hook::response(&json!({ "candidates": [] }))),
+        ),
+        ("AfterModel", hook::returning("it", "llm_response")),
+    ] {
+        let answer = answer_under(event, &hook, "closed").await;
+
+        assert!(has_call(&answer), "{event} {hook}: {}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn a_denial_with_an_unusable_field_keeps_its_reason() {
+    let output = json!({ "decision": "deny", "reason": "not today", "continue": "false" });
+
+    let answer = answer_under("BeforeModel", &hook::printing("it", &output), "closed").await;
+
+    assert!(answer.text().contains("not today"), "{}", answer.text());
+}
