@@ -65,6 +65,9 @@ const OPERATION: [&str; 3] = ["type", "path", "diff"];
 /// Shells that run their last argument.
 const SHELLS: [&str; 3] = ["bash", "sh", "zsh"];
 
+/// Folders of the system's shells.
+const SHELL_FOLDERS: [&str; 3] = ["/bin/", "/usr/bin/", "/usr/local/bin/"];
+
 /// Arguments as a hook sees them, with the fields that agents have under other names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ShownArguments {
@@ -332,12 +335,13 @@ fn changed_list(words: &[Value], command: Value) -> Value {
     Value::Array(vec!["bash".into(), "-c".into(), command])
 }
 
-/// Returns whether a program is a shell, by its name or path, and runs the argument after `flag`
-/// as a script: `-c`, `-lc`.
+/// Returns whether a program is a shell of the system and runs the argument after `flag` as a
+/// script: `-c`, `-lc`. A file with the name of a shell in another folder may be any program.
 fn runs_script(program: &str, flag: &str) -> bool {
-    let name = program.rsplit('/').next().unwrap_or(program);
+    let mut folders = SHELL_FOLDERS.iter();
+    let name = folders.find_map(|folder| program.strip_prefix(folder));
     let is_script_flag = flag.starts_with('-') && !flag.starts_with("--") && flag.ends_with('c');
-    is_script_flag && SHELLS.contains(&name)
+    is_script_flag && SHELLS.contains(&name.unwrap_or(program))
 }
 
 #[cfg(test)]

@@ -197,6 +197,27 @@ async fn a_changed_command_replaces_the_program_of_a_list() {
 }
 
 #[tokio::test]
+async fn a_shell_in_another_folder_than_the_systems_is_a_part_of_the_command() {
+    for (list, shown) in [
+        (json!(["/bin/bash", "-lc", "git status"]), "git status"),
+        (
+            json!(["/tmp/x/bash", "-c", "git status"]),
+            "/tmp/x/bash -c git status",
+        ),
+        (json!(["./sh", "-lc", "git status"]), "./sh -lc git status"),
+    ] {
+        let upstream = upstream_calling("shell", &json!({ "command": list })).await;
+        let hooks = json!({ "PreToolUse": on("Bash", "seen", "exit 0") });
+        let gate = gate(&upstream, "claude", &hooks).await;
+
+        send_prompt(&gate, "shell").await;
+
+        let seen = gate.json("seen.json");
+        assert_eq!(seen["tool_input"]["command"], shown, "{list}");
+    }
+}
+
+#[tokio::test]
 async fn an_unchanged_command_is_kept_under_the_agents_own_name() {
     let args = json!({ "cmd": "ls", "workdir": "/" });
     let updated = json!({ "command": "ls", "timeout": 1000 });
