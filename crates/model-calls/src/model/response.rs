@@ -269,7 +269,7 @@ impl ResponseMutation {
         let candidates = candidates.into_iter().flatten();
         let mut contents = candidates.filter_map(|candidate| candidate.get("content"));
         let is_ignored = |content: &Value| match content.get("parts") {
-            Some(parts) => has_value(parts) && read_parts(content).is_none(),
+            Some(parts) => has_value(parts) && edited_texts(content).is_none(),
             None => has_value(content) && !content.is_object(),
         };
         contents.any(is_ignored) || has_value(value) && Self::read(value).is_none()
@@ -313,7 +313,7 @@ impl ResponseMutation {
 fn read_candidate(value: &Value) -> CandidateMutation {
     let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     CandidateMutation {
-        parts: value.get("content").and_then(read_parts),
+        parts: value.get("content").and_then(edited_texts),
         finish_reason: text("finishReason"),
         index: value
             .get("index")
@@ -327,7 +327,7 @@ fn read_candidate(value: &Value) -> CandidateMutation {
 }
 
 /// Returns the texts of a content. A list of only wrongly typed parts does not blank the text.
-fn read_parts(content: &Value) -> Option<Vec<String>> {
+fn edited_texts(content: &Value) -> Option<Vec<String>> {
     let listed = content.get("parts")?.as_array()?;
     let texts: Vec<String> = listed.iter().filter_map(read_part).collect();
     (listed.is_empty() || !texts.is_empty()).then_some(texts)
