@@ -1,14 +1,15 @@
-//! Time complexity of policies: adversarial bodies do not take quadratic time.
+//! Time complexity of policies and of selections of tools: adversarial bodies do not take quadratic
+//! time.
 
 use std::{fmt::Write, time::Duration};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::MODEL;
 use crate::{
     families::family::{Family, Part},
-    harness::{TEST_TIMEOUT, TestGateway, Upstream, prompt, respond},
+    harness::{TEST_TIMEOUT, TestGateway, Upstream, hook, prompt, respond},
 };
 
 /// The size of each body. In quadratic time, one would take minutes.
@@ -239,4 +240,77 @@ async fn withholding_some_of_many_chosen_tools_does_not_take_quadratic_time() {
 
     assert!(!sent.contains("rm_"));
     assert_eq!(sent.matches("look_").count(), 60_000);
+}
+
+/// A selection of many functions in this mode.
+fn selection(mode: &str, count: usize) -> Value {
+    let names: Vec<String> = (0..count).map(|number| format!("look_{number}")).collect();
+    json!({ "mode": mode, "allowedFunctionNames": names })
+}
+
+/// Sends a request with many functions and `rm` through hooks, each with its event and its output.
+/// The model calls each fourth function. Returns the numbers of functions that upstream receives
+/// and of calls that the agent receives.
+async fn declared_and_called(count: usize, outputs: &[(&str, Value)]) -> (usize, usize) {
+    let calls = list(count / 4, |number| {
+        format!(
+            r#"{{"functionCall":{{"name":"look_{}","args":{{}}}}}}"#,
+            number * 4
+        )
+    });
+    let response =
+        format!(r#"{{"candidates":[{{"content":{{"role":"model","parts":[{calls}]}}}}]}}"#);
+    let upstream =
+        Upstream::with(move |_| respond(200, "application/json", response.clone())).await;
+    let hook = |event: &str| hook::command(event, &format!("cat > /dev/null; cat {event}.json"));
+    let hooks: Vec<(&str, Value)> = outputs
+        .iter()
+        .map(|(event, _)| (*event, hook(event)))
+        .collect();
+    let files = outputs.iter();
+    let files = files.map(|(event, output)| (format!("{event}.json"), output.to_string()));
+    let files: Vec<(String, String)> = files.collect();
+    let files = files
+        .iter()
+        .map(|(name, text)| (name.as_str(), text.as_str()));
+    let files: Vec<(&str, &str)> = files.collect();
+    let family = Family::Gemini;
+    let gateway = family
+        .gateway_with_files(&upstream, &hook::config(&hooks), &files)
+        .await;
+    let functions = list(count, |number| format!(r#"{{"name":"look_{number}"}}"#));
+    let tools = format!(r#"[{{"functionDeclarations":[{functions},{{"name":"rm"}}]}}]"#);
+    let contents = r#"[{"role":"user","parts":[{"text":"hi"}]}]"#;
+    let body = format!(r#"{{"contents":{contents},"tools":{tools}}}"#);
+
+    let answer = timeout(LARGE_REQUEST_TIMEOUT, family.post(&gateway, false, body)).await;
+
+    let answer = answer.expect("the request takes quadratic time");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let declared = family.tools(&upstream.only_request()).len();
+    (declared, answer.text().matches(r#""functionCall""#).count())
+}
+
+#[tokio::test]
+async fn selecting_many_functions_does_not_take_quadratic_time() {
+    for (mode, declared) in [("AUTO", 40_000), ("ANY", 40_001)] {
+        let output = hook::tools(&selection(mode, 40_000));
+        let outputs = [("BeforeToolSelection", output)];
+
+        assert_eq!(
+            declared_and_called(40_000, &outputs).await,
+            (declared, 10_000)
+        );
+    }
+}
+
+#[tokio::test]
+async fn selecting_many_functions_twice_does_not_take_cubic_time() {
+    let config = json!({ "toolConfig": selection("ANY", 3000) });
+    let outputs = [
+        ("BeforeModel", hook::request(&config)),
+        ("BeforeToolSelection", hook::tools(&selection("AUTO", 3000))),
+    ];
+
+    assert_eq!(declared_and_called(3000, &outputs).await, (3000, 750));
 }

@@ -103,11 +103,8 @@ impl ToolConfig {
         if own.is_empty() || others.is_empty() {
             return self.merge(other);
         }
-        let common: Vec<String> = own
-            .iter()
-            .filter(|name| others.contains(name))
-            .cloned()
-            .collect();
+        let is_common = |name: &&String| others.binary_search(name).is_ok();
+        let common: Vec<String> = own.iter().filter(is_common).cloned().collect();
         let mode = if common.is_empty() {
             Some(FunctionCallingMode::None)
         } else {

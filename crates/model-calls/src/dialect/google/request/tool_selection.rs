@@ -1,5 +1,7 @@
 //! Selection of tools for a request (hook protocol, section 7).
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::json;
 
 use crate::{
@@ -21,10 +23,10 @@ use crate::{
 /// The functions that a response may call: those on every list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowedFunctions {
-    lists: Vec<Vec<String>>,
+    lists: Vec<HashSet<String>>,
     /// Names of the declared functions, if the request offers computer use, to which calls of
     /// other functions belong.
-    declared: Option<Vec<String>>,
+    declared: Option<HashSet<String>>,
 }
 
 impl AllowedFunctions {
@@ -38,28 +40,32 @@ impl AllowedFunctions {
         let declared = self.declared.as_ref().filter(|_| call.toolset.is_none());
         let is_declared = declared.is_none_or(|declared| declared.contains(&call.name));
         let computer_use = (!is_declared).then_some(COMPUTER_USE);
-        let is_on = |names: &Vec<String>| {
+        let is_on = |names: &HashSet<String>| {
             let mut of_call = call.names().chain(computer_use);
-            of_call.any(|name| names.iter().any(|n| n == name))
+            of_call.any(|name| names.contains(name))
         };
         self.lists.iter().all(is_on)
     }
 
-    /// Returns what both a selection and the lists allow.
+    /// Returns what both a selection and the lists allow. An undeclared name may be that of a
+    /// member of any toolset.
     fn restrict(&self, selection: &ToolConfig, declared: &[OfferedTool]) -> ToolConfig {
-        let find = |name: &str| declared.iter().find(|tool| tool.name == name);
-        let is_member = |name: &str, toolset: &str| {
-            find(toolset).is_some_and(|tool| tool.is_toolset) && find(name).is_none()
-        };
+        // Of several declarations with a name, the first counts.
+        let tools = declared.iter().rev();
+        let tools = tools.map(|tool| (tool.name.as_str(), tool.is_toolset));
+        let tools: HashMap<&str, bool> = tools.collect();
+        let is_toolset = |name: &String| tools.get(name.as_str()) == Some(&true);
+        let is_undeclared = |name: &String| !tools.contains_key(name.as_str());
         let mut restricted = selection.clone();
         for list in &self.lists {
-            let mut names = list.clone();
-            for name in &restricted.allowed_function_names {
-                let mut list = list.iter();
-                if list.any(|other| is_member(name, other) || is_member(other, name)) {
-                    names.push(name.clone());
-                }
-            }
+            let has_toolset = list.iter().any(is_toolset);
+            let has_undeclared = list.iter().any(is_undeclared);
+            let is_related = |name: &&String| {
+                is_undeclared(name) && has_toolset || is_toolset(name) && has_undeclared
+            };
+            let selected = restricted.allowed_function_names.iter();
+            let names = list.iter().chain(selected.filter(is_related));
+            let names: Vec<String> = names.cloned().collect();
             restricted = restricted.intersect(&ToolConfig::only(&names));
         }
         restricted
@@ -68,9 +74,11 @@ impl AllowedFunctions {
     /// Adds the list of a selection.
     fn add(&mut self, mode: FunctionCallingMode, names: Vec<String>) {
         match mode {
-            FunctionCallingMode::None => self.lists.push(Vec::new()),
+            FunctionCallingMode::None => self.lists.push(HashSet::new()),
             FunctionCallingMode::Any | FunctionCallingMode::Auto if names.is_empty() => (),
-            FunctionCallingMode::Any | FunctionCallingMode::Auto => self.lists.push(names),
+            FunctionCallingMode::Any | FunctionCallingMode::Auto => {
+                self.lists.push(names.into_iter().collect());
+            }
         }
     }
 }
@@ -88,7 +96,9 @@ pub fn write_tool_selection(
         return Ok(select_undeclared(selection, earlier));
     }
     let selection = earlier.restrict(selection, &declared);
-    let is_declared = |name: &String| declared.iter().any(|function| function.name == *name);
+    let declared_names = declared.iter().map(|function| function.name.as_str());
+    let declared_names: HashSet<&str> = declared_names.collect();
+    let is_declared = |name: &String| declared_names.contains(name.as_str());
     let has_toolset = declared.iter().any(|function| function.is_toolset);
     let selected = &selection.allowed_function_names;
     let names = selected
@@ -105,8 +115,9 @@ pub fn write_tool_selection(
     let is_new = write_calling_config(document, &selection, mode, listed)?;
     if is_new && mode != Mode::None && !names.is_empty() && !is_listed {
         let has_members = !names.iter().all(is_declared);
+        let kept: HashSet<&String> = names.iter().collect();
         keep_declarations(document, |function| {
-            names.contains(&function.name) || function.is_toolset && has_members
+            kept.contains(&function.name) || function.is_toolset && has_members
         })?;
     }
     let mut allowed = earlier.clone();
@@ -143,11 +154,12 @@ fn write_calling_config(
 /// Returns whether a request may list names: those of declared functions, or of members of a
 /// toolset of another API.
 fn accepts_names(declared: &[OfferedTool], names: &[String]) -> bool {
-    let is_accepted = |name: &String| {
-        let mut tools = declared.iter().filter(|tool| !tool.is_computer_use());
-        tools.any(|tool| tool.is_toolset || tool.name == *name)
-    };
-    names.iter().all(is_accepted)
+    let tools = declared.iter().filter(|tool| !tool.is_computer_use());
+    if tools.clone().any(|tool| tool.is_toolset) {
+        return true;
+    }
+    let accepted: HashSet<&String> = tools.map(|tool| &tool.name).collect();
+    names.iter().all(|name| accepted.contains(name))
 }
 
 /// Returns what both selections allow if the request declares no function. They hold for the
@@ -261,7 +273,7 @@ mod tests {
     fn lists_with_a_toolset_and_with_its_member_both_hold() {
         let tools =
             r#"{"tools":[{"functionDeclarations":[{"name":"screen","hookgateToolset":true}]}]}"#;
-        let [screen, click] = ["screen", "click"].map(|name| vec![name.to_owned()]);
+        let [screen, click] = ["screen", "click"].map(|name| HashSet::from([name.to_owned()]));
         let earlier = AllowedFunctions {
             lists: vec![screen, click],
             declared: None,
