@@ -12,6 +12,7 @@ use self::history_replay::DeniedRequests;
 use super::{
     model_request::ModelRequest,
     reply::{HookReply, StageResult},
+    request_body::too_large,
     transcript,
     turn_state::TurnState,
 };
@@ -227,6 +228,18 @@ fn record_prompt(session: &mut Session, item: &Item, verdict: FlowVerdict<Option
     }
 }
 
+/// Returns the number of bytes of text that a verdict on a tool result adds to the request.
+fn text_bytes(verdict: &FlowVerdict<ResultEdit>) -> usize {
+    match verdict {
+        FlowVerdict::Proceed(edit) => {
+            let texts = [&edit.replacement, &edit.context];
+            texts.into_iter().flatten().map(String::len).sum()
+        }
+        FlowVerdict::Deny(reason) => reason.as_str().len(),
+        FlowVerdict::Stop(_, verdict) => text_bytes(verdict),
+    }
+}
+
 /// Records the verdict on a tool result. Returns the reason if it stops the session.
 fn record_result(
     session: &mut Session,
@@ -274,12 +287,23 @@ async fn fire_after_tool(
     }
     let new = new_results(session);
     let events = tool_result::events(history, new.iter().map(|(_, item)| item)).await?;
-    let fired = stream::iter(events).map(|event| turn.fire(event));
-    let outcomes: Vec<_> = fired.buffered(MAX_CONCURRENT_TOOL_EVENTS).collect().await;
-    let mut stopped = None;
-    for ((in_last_step, item), outcome) in new.iter().zip(outcomes) {
+    let fired = stream::iter(events).map(|event| async move { turn.fire(event).await.verdict });
+    let mut verdicts = fired.buffered(MAX_CONCURRENT_TOOL_EVENTS);
+    let limit = turn.context.snapshot.config.limits.body;
+    let (mut added_bytes, mut stopped) = (0, None);
+    for (in_last_step, item) in &new {
+        let Some(verdict) = verdicts.next().await else {
+            break;
+        };
+        let bytes = text_bytes(&verdict);
+        added_bytes += bytes;
+        if added_bytes > limit {
+            // The request would exceed the limit, too, and each text is copied several times.
+            return Err(too_large(limit));
+        }
+        turn.context.reserve_memory(bytes)?;
         // An earlier step cannot be stopped any more.
-        if let Some(reason) = record_result(session, item, outcome.verdict)
+        if let Some(reason) = record_result(session, item, verdict)
             && *in_last_step
         {
             stopped = Some(reason);
