@@ -19,7 +19,7 @@ use super::{
 use crate::{
     dialect::{History, ItemKind},
     error::ApiError,
-    event::{BeforeAgent, EventName, FlowVerdict, Reason, ResultEdit, SessionStart},
+    event::{AfterTool, BeforeAgent, EventName, FlowVerdict, Reason, ResultEdit, SessionStart},
     observe::recorder::{ExchangeAction, ExchangeEvent},
     session::{Item, Prompt, Session, SessionRequest, YieldBudget},
     state::ReplayInput,
@@ -287,18 +287,39 @@ async fn fire_after_tool(
     }
     let new = new_results(session);
     let events = tool_result::events(history, new.iter().map(|(_, item)| item)).await?;
+    let stopped = decide_results(turn, session, &new, events).await?;
+    let Some(reason) = stopped else {
+        return Ok(Continue(()));
+    };
+    turn.context.record_action(ExchangeAction::Stop);
+    session.record_stop(turn.prompt_item, reason.as_str());
+    Ok(Break(HookReply::Denied(reason)))
+}
+
+/// Fires the events of new tool results and records the verdicts. Returns the reason if one stops
+/// the session.
+///
+/// # Errors
+///
+/// If the texts that hooks add exceed `limits.body`, which the request would exceed, too, or if all
+/// calls together exceed `limits.memory`.
+async fn decide_results(
+    turn: &TurnState<'_>,
+    session: &mut Session,
+    new: &[(bool, Item)],
+    events: Vec<AfterTool>,
+) -> Result<Option<Reason>, ApiError> {
     let fired = stream::iter(events).map(|event| async move { turn.fire(event).await.verdict });
     let mut verdicts = fired.buffered(MAX_CONCURRENT_TOOL_EVENTS);
     let limit = turn.context.snapshot.config.limits.body;
     let (mut added_bytes, mut stopped) = (0, None);
-    for (in_last_step, item) in &new {
+    for (in_last_step, item) in new {
         let Some(verdict) = verdicts.next().await else {
             break;
         };
         let bytes = text_bytes(&verdict);
         added_bytes += bytes;
         if added_bytes > limit {
-            // The request would exceed the limit, too, and each text is copied several times.
             return Err(too_large(limit));
         }
         turn.context.reserve_memory(bytes)?;
@@ -309,10 +330,5 @@ async fn fire_after_tool(
             stopped = Some(reason);
         }
     }
-    let Some(reason) = stopped else {
-        return Ok(Continue(()));
-    };
-    turn.context.record_action(ExchangeAction::Stop);
-    session.record_stop(turn.prompt_item, reason.as_str());
-    Ok(Break(HookReply::Denied(reason)))
+    Ok(stopped)
 }
