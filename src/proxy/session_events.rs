@@ -12,13 +12,14 @@ use self::history_replay::DeniedRequests;
 use super::{
     model_request::ModelRequest,
     reply::{HookReply, StageResult},
+    request_body::too_large,
     transcript,
     turn_state::TurnState,
 };
 use crate::{
     dialect::{History, ItemKind},
     error::ApiError,
-    event::{BeforeAgent, EventName, FlowVerdict, Reason, ResultEdit, SessionStart},
+    event::{AfterTool, BeforeAgent, EventName, FlowVerdict, Reason, ResultEdit, SessionStart},
     observe::recorder::{ExchangeAction, ExchangeEvent},
     session::{Item, Prompt, Session, SessionRequest, YieldBudget},
     state::ReplayInput,
@@ -227,6 +228,18 @@ fn record_prompt(session: &mut Session, item: &Item, verdict: FlowVerdict<Option
     }
 }
 
+/// Returns the number of bytes of text that a verdict on a tool result adds to the request.
+fn text_bytes(verdict: &FlowVerdict<ResultEdit>) -> usize {
+    match verdict {
+        FlowVerdict::Proceed(edit) => {
+            let texts = [&edit.replacement, &edit.context];
+            texts.into_iter().flatten().map(String::len).sum()
+        }
+        FlowVerdict::Deny(reason) => reason.as_str().len(),
+        FlowVerdict::Stop(_, verdict) => text_bytes(verdict),
+    }
+}
+
 /// Records the verdict on a tool result. Returns the reason if it stops the session.
 fn record_result(
     session: &mut Session,
@@ -274,21 +287,48 @@ async fn fire_after_tool(
     }
     let new = new_results(session);
     let events = tool_result::events(history, new.iter().map(|(_, item)| item)).await?;
-    let fired = stream::iter(events).map(|event| turn.fire(event));
-    let outcomes: Vec<_> = fired.buffered(MAX_CONCURRENT_TOOL_EVENTS).collect().await;
-    let mut stopped = None;
-    for ((in_last_step, item), outcome) in new.iter().zip(outcomes) {
-        // An earlier step cannot be stopped any more.
-        if let Some(reason) = record_result(session, item, outcome.verdict)
-            && *in_last_step
-        {
-            stopped = Some(reason);
-        }
-    }
+    let stopped = decide_results(turn, session, &new, events).await?;
     let Some(reason) = stopped else {
         return Ok(Continue(()));
     };
     turn.context.record_action(ExchangeAction::Stop);
     session.record_stop(turn.prompt_item, reason.as_str());
     Ok(Break(HookReply::Denied(reason)))
+}
+
+/// Fires the events of new tool results and records the verdicts. Returns the reason if one stops
+/// the session.
+///
+/// # Errors
+///
+/// If the texts that hooks add exceed `limits.body`, which the request would exceed, too, or if all
+/// calls together exceed `limits.memory`.
+async fn decide_results(
+    turn: &TurnState<'_>,
+    session: &mut Session,
+    new: &[(bool, Item)],
+    events: Vec<AfterTool>,
+) -> Result<Option<Reason>, ApiError> {
+    let fired = stream::iter(events).map(|event| async move { turn.fire(event).await.verdict });
+    let mut verdicts = fired.buffered(MAX_CONCURRENT_TOOL_EVENTS);
+    let limit = turn.context.snapshot.config.limits.body;
+    let (mut added_bytes, mut stopped) = (0, None);
+    for (in_last_step, item) in new {
+        let Some(verdict) = verdicts.next().await else {
+            break;
+        };
+        let bytes = text_bytes(&verdict);
+        added_bytes += bytes;
+        if added_bytes > limit {
+            return Err(too_large(limit));
+        }
+        turn.context.reserve_memory(bytes)?;
+        // An earlier step cannot be stopped any more.
+        if let Some(reason) = record_result(session, item, verdict)
+            && *in_last_step
+        {
+            stopped = Some(reason);
+        }
+    }
+    Ok(stopped)
 }

@@ -154,6 +154,19 @@ impl SessionState {
         }
     }
 
+    /// Returns the state of a session that has ended: only what `SessionEnd` needs, without the
+    /// decisions about its items, which may be large.
+    #[must_use]
+    pub fn ended(self) -> Self {
+        Self {
+            source: self.source,
+            agent: self.agent,
+            turns: self.turns,
+            started: self.started,
+            ..Self::default()
+        }
+    }
+
     /// Returns the note of an item for changing it. `now` is in milliseconds since the
     /// Unix epoch.
     pub fn revise(&mut self, item: u64, now: u64) -> &mut ItemNote {

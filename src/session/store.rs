@@ -97,8 +97,8 @@ impl SessionStore {
     }
 
     /// Removes idle and surplus sessions and returns those that ended since the last
-    /// call. Each ended session is returned once, to one gateway. Called about once
-    /// a second.
+    /// call, with what [`SessionState::ended`] keeps of them. Each ended session is
+    /// returned once, to one gateway. Called about once a second.
     pub async fn expire(&self) -> Vec<(SessionKey, SessionState)> {
         match self {
             Self::Memory(store) => store.expire(),

@@ -272,8 +272,12 @@ async fn a_session_expires_once_and_not_while_another_gateway_uses_it() {
         store_with_limits(&redis, 9, SHORT_IDLE_TIMEOUT),
         store_with_limits(&redis, 9, SHORT_IDLE_TIMEOUT),
     ];
+    let quiet = SessionState {
+        turns: 3,
+        ..state_denying(1)
+    };
     stores[0]
-        .save(&key("quiet"), state_denying(1), &[Fingerprint(1)])
+        .save(&key("quiet"), quiet, &[Fingerprint(1)])
         .await;
     stores[0]
         .save(&key("busy"), state_denying(2), &[Fingerprint(2)])
@@ -292,7 +296,7 @@ async fn a_session_expires_once_and_not_while_another_gateway_uses_it() {
 
     let ids: Vec<&str> = ended.iter().map(|(key, _)| key.id.as_str()).collect();
     assert_eq!(ids, ["quiet"]);
-    assert_eq!(ended[0].1.notes.len(), 1);
+    assert_eq!((ended[0].1.turns, ended[0].1.notes.len()), (3, 0));
     for store in &stores {
         assert_eq!(store.find(&[Fingerprint(1)]).await, None);
         assert_eq!(store.load(&key("quiet")).await, None);

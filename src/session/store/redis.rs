@@ -293,7 +293,7 @@ impl RedisStore {
             let key = key_of(&member)?;
             let mut state = self.copy.remove(&key).unwrap_or_default();
             state.merge(codec::decode(&blob).1.unwrap_or_default());
-            Some((key, state))
+            Some((key, state.ended()))
         }));
         count
     }

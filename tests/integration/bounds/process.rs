@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{GENERATE, SSE, flood, request};
 use crate::harness::{
-    Agent, Answer, ServerProcess, TEST_TIMEOUT, Upstream, eventually, prompt, serve_command,
+    Agent, Answer, ServerProcess, TEST_TIMEOUT, Upstream, eventually, hook, prompt, serve_command,
     wait_until_closed,
 };
 
@@ -29,6 +29,21 @@ async fn call_with_long_history(agent: &Agent, session: usize) {
     let body = json!({ "contents": [
         { "role": "user", "parts": [{ "text": "hi" }] },
         { "role": "model", "parts": [{ "text": text }] },
+    ] });
+    let path = format!("/s/{session}{GENERATE}");
+    agent.post(&path, body.to_string()).await;
+}
+
+/// Makes a call of a session, whose history has the result of a tool.
+async fn call_with_result(agent: &Agent, session: usize) {
+    let call = json!({ "functionCall": { "name": "f", "args": {} } });
+    let result = json!({ "functionResponse": { "name": "f", "response": { "output": "a" } } });
+    let body = json!({ "contents": [
+        { "role": "user", "parts": [{ "text": "hi" }] },
+        { "role": "model", "parts": [call] },
+        { "role": "user", "parts": [result] },
+        { "role": "model", "parts": [{ "text": "done" }] },
+        { "role": "user", "parts": [{ "text": "go on" }] },
     ] });
     let path = format!("/s/{session}{GENERATE}");
     agent.post(&path, body.to_string()).await;
@@ -212,6 +227,32 @@ async fn transcripts_of_long_messages_use_no_memory_for_their_text() {
     let files = fs::read_dir(process.folder.path()).unwrap();
     let sizes = files.map(|file| file.unwrap().metadata().unwrap().len());
     assert_eq!(sizes.filter(|size| *size > 4 << 20).count(), SESSIONS + 1);
+    process.served.terminate();
+}
+
+#[tokio::test]
+async fn sessions_whose_end_hangs_use_no_memory_for_texts_of_hooks() {
+    let upstream = Upstream::mock().await;
+    let command = r#"cat > /dev/null; printf '{"hookSpecificOutput":{"additionalContext":"%s"}}' "$(head -c 900000 /dev/zero | tr '\0' x)""#;
+    let config = hook::config(&[
+        ("AfterTool", hook::command("long", command)),
+        ("SessionEnd", hook::command("hang", "sleep 60")),
+    ]);
+    let process = Process::start(&upstream, &config, None);
+    // A session is saved before its request is sent.
+    drop(upstream);
+    // The sessions fill the store, which ends the oldest ones.
+    for session in 0..30 {
+        call_with_result(&process.agent, session).await;
+    }
+    let memory = process.memory();
+
+    for session in 30..90 {
+        call_with_result(&process.agent, session).await;
+    }
+
+    let growth = process.memory().saturating_sub(memory);
+    assert!(growth < 80, "{growth} MiB");
     process.served.terminate();
 }
 

@@ -2,13 +2,40 @@
 
 use serde_json::{Value, json};
 
-use super::{Chat, log, log_command, request_contents};
+use super::{Chat, MODEL, log, log_command, request_contents};
 use crate::harness::{TestGateway, Upstream, hook};
 
 /// Appends a call of `read_file` and its result.
 fn with_file_read(chat: Chat, output: &str) -> Chat {
     chat.call("read_file", &json!({ "file_path": "a" }))
         .result("read_file", &json!({ "output": output }))
+}
+
+/// Sends a request with the results of 40 calls, to each of which a hook adds 2,000 bytes and
+/// logs it. Returns the status and the number of logged results.
+async fn send_results_with_long_context(limits: &str) -> (u16, usize) {
+    let upstream = Upstream::mock().await;
+    let output = json!({ "hookSpecificOutput": { "additionalContext": "x".repeat(2000) } });
+    let command = format!("cat > /dev/null; echo 1 >> log; echo '{output}'");
+    let hooks = hook::config(&[("AfterTool", hook::command("long", &command))]);
+    let gate = TestGateway::start(&upstream, &format!("{limits}\n{hooks}")).await;
+    let (mut calls, mut results) = (Vec::new(), Vec::new());
+    for id in 0..40 {
+        let id = id.to_string();
+        calls.push(json!({ "functionCall": { "id": id, "name": "read_file", "args": {} } }));
+        let response = json!({ "output": id });
+        let result = json!({ "id": id, "name": "read_file", "response": response });
+        results.push(json!({ "functionResponse": result }));
+    }
+    let mut chat = Chat::with_prompt("read all");
+    let messages = [("model", calls), ("user", results)];
+    let messages = messages.map(|(role, parts)| json!({ "role": role, "parts": parts }));
+    chat.contents.extend(messages);
+
+    let answer = gate.agent().generate(MODEL, &chat.body()).await;
+
+    assert!(upstream.requests().is_empty());
+    (answer.status, log(&gate).len())
 }
 
 /// Config with an `AfterTool` hook that denies results with `SECRET`, and logs each result.
@@ -94,6 +121,23 @@ async fn context_is_appended_to_the_result_in_every_later_request() {
         );
     }
     assert_eq!(log(&gate), ["read_file"]);
+}
+
+#[tokio::test]
+async fn no_more_results_are_inspected_once_their_edits_exceed_the_body_limit() {
+    let (status, runs) = send_results_with_long_context("limits: { body: 16KiB }").await;
+
+    assert_eq!(status, 413);
+    // Eight hooks run at the same time.
+    assert!(runs < 30, "{runs} runs");
+}
+
+#[tokio::test]
+async fn edits_of_results_count_against_the_memory_limit() {
+    let limits = "limits: { body: 64KiB, memory: 64KiB }";
+    let (status, _runs) = send_results_with_long_context(limits).await;
+
+    assert_eq!(status, 503);
 }
 
 #[tokio::test]
