@@ -234,25 +234,29 @@ async fn transcripts_of_long_messages_use_no_memory_for_their_text() {
 async fn sessions_whose_end_hangs_use_no_memory_for_texts_of_hooks() {
     let upstream = Upstream::mock().await;
     let command = r#"cat > /dev/null; printf '{"hookSpecificOutput":{"additionalContext":"%s"}}' "$(head -c 900000 /dev/zero | tr '\0' x)""#;
-    let config = hook::config(&[
+    let hooks = hook::config(&[
         ("AfterTool", hook::command("long", command)),
         ("SessionEnd", hook::command("hang", "sleep 60")),
     ]);
-    let process = Process::start(&upstream, &config, None);
+    let process = Process::start(
+        &upstream,
+        &format!("sessions: {{ max: 100 }}\n{hooks}"),
+        None,
+    );
     // A session is saved before its request is sent.
     drop(upstream);
     // The sessions fill the store, which ends the oldest ones.
-    for session in 0..30 {
+    for session in 0..70 {
         call_with_result(&process.agent, session).await;
     }
     let memory = process.memory();
 
-    for session in 30..90 {
+    for session in 70..170 {
         call_with_result(&process.agent, session).await;
     }
 
     let growth = process.memory().saturating_sub(memory);
-    assert!(growth < 80, "{growth} MiB");
+    assert!(growth < 50, "{growth} MiB");
     process.served.terminate();
 }
 
