@@ -208,7 +208,7 @@ impl CaseRun<'_> {
                 None => ChunkPosition::Last,
             };
             let mut runs = policies.inspect(&mut chunk, position)?;
-            if !plan.hooks.is_empty() && chunk.is_shown_to_hooks()? {
+            if !plan.hooks.is_empty() && chunk.has_content() {
                 let mut event = AfterModel {
                     llm_request: Arc::clone(&llm_request),
                     llm_response: chunk.read()?,

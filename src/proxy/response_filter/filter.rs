@@ -48,7 +48,7 @@ pub struct ResponseFilter<'a> {
     llm_request: Arc<CachedRequest>,
     allowed: AllowedFunctions,
     partial_calls: PartialCalls,
-    /// Finish reasons of hooks for the end of the response.
+    /// Finish reasons of hooks for the end of the response, which hooks do not see.
     finish_edits: FinishEdits,
     /// Candidates whose texts hooks have edited.
     edited_candidates: EditedCandidates,
@@ -184,8 +184,9 @@ impl<'a> ResponseFilter<'a> {
         mut runs: Vec<HookRun>,
         position: ChunkPosition,
     ) -> Result<Filtered, DialectError> {
-        self.finish_edits.write(&mut chunk)?;
-        if !self.plan.hooks.is_empty() && chunk.is_shown_to_hooks()? {
+        if !chunk.has_content() {
+            self.finish_edits.write(&mut chunk)?;
+        } else if !self.plan.hooks.is_empty() {
             self.context.record(&ExchangeEvent::ChunkToHooks);
             // Boxed, because most chunks run no hooks and futures are moved as a whole.
             runs.extend(Box::pin(self.call_hooks(&self.plan, &chunk)).await?);

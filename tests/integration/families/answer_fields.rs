@@ -132,44 +132,6 @@ const CHAT: &[Field] = &[
     ),
 ];
 
-/// Fields of answers and events without a part.
-const FIELDS_WITHOUT_PARTS: &[(Family, Field)] = &[
-    (Family::Gemini, body("/unknown")),
-    (Family::Gemini, body("/candidates/0/citationMetadata")),
-    (Family::Gemini, body("/candidates/0/groundingMetadata")),
-    (Family::Gemini, body("/candidates/0/content/unknown")),
-    (Family::Anthropic, body("/unknown")),
-    (
-        Family::Anthropic,
-        event("message_start", "/message/unknown"),
-    ),
-    (Family::Anthropic, event("content_block_stop", "/unknown")),
-    (Family::Anthropic, event("message_delta", "/usage/unknown")),
-    (Family::Responses, body("/unknown")),
-    (
-        Family::Responses,
-        event("response.created", "/response/unknown"),
-    ),
-    (
-        Family::Responses,
-        event("content_part.done", "/part/annotations"),
-    ),
-    (
-        Family::Responses,
-        event("response.completed", "/response/unknown"),
-    ),
-    (Family::Chat, body("/citations")),
-    (Family::Chat, body("/choices/0/message/annotations")),
-    (
-        Family::Chat,
-        event("\"role\"", "/choices/0/delta/annotations"),
-    ),
-    (
-        Family::Chat,
-        event("\"finish_reason\":\"stop\"", "/citations"),
-    ),
-];
-
 const fn fields(family: Family) -> &'static [Field] {
     match family {
         Family::Gemini => GEMINI,
@@ -347,80 +309,5 @@ async fn without_policies_on_texts_every_byte_passes() {
                 "{family:?} {field:?}"
             );
         }
-    }
-}
-
-/// Sends a prompt to a model API with this answer.
-async fn ask_with(family: Family, is_stream: bool, answer: String, hooks: &str) -> Answer {
-    let kind = if is_stream {
-        "text/event-stream"
-    } else {
-        "application/json"
-    };
-    let upstream = Upstream::with(move |_| respond(200, kind, answer.clone())).await;
-    let gateway = family.gateway(&upstream, hooks).await;
-    family.ask(&gateway, is_stream, &[Turn::User("go")]).await
-}
-
-#[tokio::test]
-async fn a_hook_denies_a_field_of_an_answer_or_event_without_a_part() {
-    let command = format!("if grep -q {SECRET}; then echo no >&2; exit 2; fi");
-    let guard = json!({ "name": "guard", "command": command, "document": true });
-    let hooks = hook::config(&[("AfterModel", guard)]);
-    for (family, field) in FIELDS_WITHOUT_PARTS {
-        let is_stream = field.event.is_some();
-        let parts = if is_stream {
-            vec![Part::text(&["hel", "lo"])]
-        } else {
-            Vec::new()
-        };
-        let answer = answer_with_secret(*family, &parts, *field);
-
-        let answer = ask_with(*family, is_stream, answer, &hooks).await;
-
-        assert!(
-            !contains_secret(&answer),
-            "{family:?} {field:?}: {}",
-            answer.text()
-        );
-    }
-}
-
-#[tokio::test]
-async fn a_fail_closed_hook_denies_images_without_a_text() {
-    let failing = json!({ "name": "guard", "command": "exit 1", "on_failure": "closed" });
-    let hooks = hook::config(&[("AfterModel", failing)]);
-    let url = "data:image/png;base64,QVVST1JB";
-    let images = json!([{ "type": "image_url", "image_url": { "url": url } }]);
-    let mut whole = Family::Chat.whole(&[]);
-    whole["choices"][0]["message"]["images"] = images.clone();
-    let delta = json!({ "role": "assistant", "content": null, "images": images });
-    let choice = json!({ "index": 0, "delta": delta, "finish_reason": null });
-    let event = json!({ "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1,
-        "model": "m", "choices": [choice] });
-    let stream = format!("data: {event}\n\n{}", Family::Chat.events(&[]));
-    for (is_stream, answer) in [(false, whole.to_string()), (true, stream)] {
-        let answer = ask_with(Family::Chat, is_stream, answer, &hooks).await;
-
-        assert!(!answer.text().contains(url), "{}", answer.text());
-    }
-}
-
-#[tokio::test]
-async fn hooks_run_only_for_the_events_of_a_stream_that_have_a_text() {
-    let hooks = hook::config(&[(
-        "AfterModel",
-        hook::command("seen", "cat > /dev/null; echo run >> seen"),
-    )]);
-    for family in ALL {
-        let upstream = family
-            .upstream(vec![vec![Part::text(&["hel", "lo"])]])
-            .await;
-        let gateway = family.gateway(&upstream, &hooks).await;
-
-        family.ask(&gateway, true, &[Turn::User("go")]).await;
-
-        let seen = gateway.file("seen");
-        assert_eq!(seen.lines().count(), 2, "{family:?}");
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     document::{Document, first_byte, read_json},
     error::Result,
-    google::fields::{HAS_MEDIA, LABELS, LOGPROBS_RESULT},
+    google::fields::{LABELS, LOGPROBS_RESULT},
 };
 
 /// Tokens of a text with their probabilities.
@@ -82,7 +82,6 @@ pub struct AnswerLabels {
     /// For each event, the labels of the objects that have any, in the order of the visit.
     events: Vec<Vec<Map<String, Value>>>,
     has_tokens: bool,
-    has_media: bool,
 }
 
 impl AnswerLabels {
@@ -93,7 +92,6 @@ impl AnswerLabels {
         visit(&mut event.clone(), &mut |object, known| {
             objects.extend(Some(read_labels(object, known)?).filter(|labels| !labels.is_empty()));
             labels.has_tokens |= has_tokens(object)?;
-            labels.has_media |= has_media(object);
             Ok(())
         })?;
         labels.events.push(objects);
@@ -104,11 +102,9 @@ impl AnswerLabels {
     pub fn append(&mut self, later: Self) {
         self.events.extend(later.events);
         self.has_tokens |= later.has_tokens;
-        self.has_media |= later.has_media;
     }
 
-    /// Returns the fields of the content form that show the labels, or that there are tokens or
-    /// media; none if there are none.
+    /// Returns the fields of the content form that show the labels; none if there are none.
     pub fn to_fields(&self) -> Map<String, Value> {
         let mut fields = Map::new();
         if !self.events.iter().all(Vec::is_empty) {
@@ -117,9 +113,6 @@ impl AnswerLabels {
         if self.has_tokens {
             // The tokens themselves stay in the answer.
             fields.insert(LOGPROBS_RESULT.to_owned(), json!({}));
-        }
-        if self.has_media {
-            fields.insert(HAS_MEDIA.to_owned(), true.into());
         }
         fields
     }
@@ -131,7 +124,6 @@ impl AnswerLabels {
         Ok(Self {
             events: events.unwrap_or_default(),
             has_tokens: form.has(&[LOGPROBS_RESULT]),
-            has_media: form.has(&[HAS_MEDIA]),
         })
     }
 
@@ -177,13 +169,6 @@ pub fn read_labels(body: &Document, known: &[&str]) -> Result<Map<String, Value>
         }
     }
     Ok(labels)
-}
-
-/// Returns whether an object has a text in other fields than the `known` ones. Ids and names of
-/// types are none.
-pub fn has_other_texts(object: &Document, known: &[&str]) -> Result<bool> {
-    let labels = read_labels(object, known)?;
-    Ok(labels.iter().any(|(name, value)| has_text(name, value)))
 }
 
 /// Adds the labels of an object to its content form, if it has any.
@@ -279,26 +264,4 @@ pub fn keep_fields(object: &mut Document, known: &[&str]) {
 fn has_tokens(object: &Document) -> Result<bool> {
     let tokens = object.bytes_of(LOGPROBS)?;
     Ok(tokens.is_some_and(|tokens| *tokens != *b"null" && *tokens != *b"[]"))
-}
-
-/// Returns whether an object holds images or sound beside its texts.
-fn has_media(object: &Document) -> bool {
-    object.fields().any(|(name, json)| match &*name {
-        "audio" => json.starts_with(b"{"),
-        "images" => json.starts_with(b"[") && *json != *b"[]",
-        _ => false,
-    })
-}
-
-/// Returns whether the value of a field is or holds a text.
-fn has_text(name: &str, value: &Value) -> bool {
-    match value {
-        Value::String(text) => {
-            let is_id = name == "id" || name.ends_with("_id") || name.ends_with("Id");
-            !text.is_empty() && !is_id && name != "type"
-        }
-        Value::Array(values) => values.iter().any(|value| has_text(name, value)),
-        Value::Object(fields) => fields.iter().any(|(name, value)| has_text(name, value)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    }
 }

@@ -14,7 +14,6 @@ mod finish_edits;
 mod function_calls;
 mod hosted_calls;
 mod model_step;
-mod other_texts;
 mod partial_function_calls;
 mod raw_usage;
 mod text;
