@@ -119,10 +119,11 @@ impl HookResult {
             lost.extend(fields.map(str::to_owned));
         }
         for field in lost {
-            let failure = DiagnosticCode::WrongType.with(field);
+            let ignored = DiagnosticCode::WrongType.with(field.clone());
+            self.diagnostics.retain(|diagnostic| *diagnostic != ignored);
             // The last diagnostic is the cause of a failure.
-            self.diagnostics.retain(|diagnostic| *diagnostic != failure);
-            self.diagnostics.push(failure);
+            let cause = format!("unusable value of `{field}`");
+            self.diagnostics.push(DiagnosticCode::WrongType.with(cause));
             self.status = HookStatus::Failed;
         }
     }
@@ -193,11 +194,7 @@ fn is_unusable(part: OutputPart, value: &Value) -> bool {
 }
 
 fn failure_reason(hook: &str, failure: &Diagnostic) -> String {
-    let detail = &failure.detail;
-    if failure.code == DiagnosticCode::WrongType {
-        return format!("Hook {hook} failed: unusable value of `{detail}`");
-    }
-    format!("Hook {hook} failed: {detail}")
+    format!("Hook {hook} failed: {}", failure.detail)
 }
 
 #[cfg(test)]

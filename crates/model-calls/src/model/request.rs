@@ -241,10 +241,18 @@ impl RequestMutation {
 
     /// Returns all fields that are ignored because of their value, but for empty ones.
     pub fn lost_fields(&self) -> Vec<&'static str> {
-        let keys = ["model", "messages"].into_iter();
-        let unusable = keys.filter(|key| self.fields.contains_key(*key) && !self.is_usable(key));
         let mut lost = self.unusable_fields();
-        lost.extend(unusable);
+        // A name that the gateway does not use may be that of a reported call, as it was shown.
+        if self
+            .fields
+            .get("model")
+            .is_some_and(|model| !model.is_string())
+        {
+            lost.push("model");
+        }
+        if self.fields.contains_key("messages") && !self.is_usable("messages") {
+            lost.push("messages");
+        }
         lost.retain(|field| self.fields.get(*field).is_none_or(has_value));
         lost
     }
