@@ -497,18 +497,24 @@ async fn a_reload_with_another_source_is_refused_at_its_position() {
     assert!(reloaded.text().contains(problem), "{}", reloaded.text());
 }
 
+/// A folder with the config of a gateway that has no stored bundle.
+fn folder_with_source(server: &PolicyServer, publisher: &Publisher) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: \"http://127.0.0.1:1\" }} }}\nsource:\n\
+         \x20 persist: bundles\n{}",
+        source(server, publisher)
+    );
+    fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    folder
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_without_any_bundle_does_not_start() {
     let publisher = Publisher::new();
     let server = PolicyServer::start(Polling::Long).await;
     server.publish("prod", Publisher::new().denying("1", "apple"));
-    let folder = TempDir::new().unwrap();
-    let config = format!(
-        "upstreams: {{ gemini: {{ url: \"http://127.0.0.1:1\" }} }}\nsource:\n\
-         \x20 persist: bundles\n{}",
-        source(&server, &publisher)
-    );
-    fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    let folder = folder_with_source(&server, &publisher);
 
     let gateway = ServerProcess::start(serve_command(folder.path()));
     let (status, err) = tokio::task::spawn_blocking(move || gateway.ended(TEST_TIMEOUT))
@@ -526,13 +532,7 @@ async fn a_gateway_without_any_bundle_does_not_start() {
 async fn a_sighup_during_the_fetch_of_the_first_bundle_does_not_end_the_gateway() {
     let publisher = Publisher::new();
     let server = PolicyServer::start(Polling::Short).await;
-    let folder = TempDir::new().unwrap();
-    let config = format!(
-        "upstreams: {{ gemini: {{ url: \"http://127.0.0.1:1\" }} }}\nsource:\n\
-         \x20 persist: bundles\n{}",
-        source(&server, &publisher)
-    );
-    fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    let folder = folder_with_source(&server, &publisher);
     let mut gateway = ServerProcess::start(serve_command(folder.path()));
     eventually("the bundle is requested", TEST_TIMEOUT, || {
         !server.requests().is_empty()
