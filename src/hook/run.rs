@@ -177,14 +177,14 @@ async fn call<E: EventKind>(
     } else {
         call_transport(hook, call).await
     };
+    hook.protocol
+        .interpret(&mut result, shown.event().as_event());
     if is_live {
         if fails_closed {
             result.fail_closed(&hook.name, E::NAME);
         }
         log_ignored_part(hook, scope.context, &result);
     }
-    hook.protocol
-        .interpret(&mut result, shown.event().as_event());
     if let Some(arguments) = arguments {
         restore_arguments::<E>(hook, arguments, &mut result);
     }

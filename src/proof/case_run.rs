@@ -208,10 +208,10 @@ impl CaseRun<'_> {
                 None => ChunkPosition::Last,
             };
             let mut runs = policies.inspect(&mut chunk, position)?;
-            if !plan.hooks.is_empty() && chunk.has_content() {
+            if !plan.hooks.is_empty() && chunk.is_shown_to_hooks()? {
                 let mut event = AfterModel {
                     llm_request: Arc::clone(&llm_request),
-                    llm_response: chunk.read()?,
+                    llm_response: chunk.read_for_hooks()?,
                 };
                 let raw = plan.shows_document().then(|| chunk.to_raw()).flatten();
                 let raw = raw.and_then(dialect::shown_to_hooks);

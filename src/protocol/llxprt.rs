@@ -10,7 +10,7 @@ use crate::{
     event::{
         AddedContext, Context, Event, HookOutput, HookResult, HookStatus, InputExtras, OutputPart,
     },
-    model::{LlmRequest, LlmResponse, Message, Role, ToolConfig, unite_config},
+    model::{LlmRequest, LlmResponse, Message, Role, ToolConfig},
 };
 
 #[derive(Debug)]
@@ -119,29 +119,30 @@ fn stable_form(output: &HookOutput, shown: &LlmRequest) -> Option<Map<String, Va
     if let Some(contents) = fields.shift_remove("contents") {
         fields.insert("messages".to_owned(), messages(contents, shown));
     }
-    unite_config(&mut fields);
     normalize_empty_selection(&mut fields);
     Some(fields)
 }
 
 /// Converts contents to messages. System messages were hidden from the hook, so
-/// they are kept.
+/// they are kept, unless no content is usable.
 fn messages(contents: Value, shown: &LlmRequest) -> Value {
     let Value::Array(contents) = contents else {
         return contents;
     };
-    if contents.is_empty() {
-        return Value::Array(contents);
-    }
-    let hidden = shown
-        .messages
-        .iter()
-        .filter(|message| is_system(message) && Some(&message.content) != shown.system.as_ref());
     let returned = contents.into_iter().map(|mut content| {
         let mut take = |key: &str| content.get_mut(key).map(Value::take);
         let role = take("role").unwrap_or_else(|| json!(Role::User));
         json!({ "role": role, "content": take("parts") })
     });
+    let returned: Vec<Value> = returned.collect();
+    let is_unusable = |message: &Value| Message::read(message).is_none();
+    if returned.iter().all(is_unusable) {
+        return Value::Array(returned);
+    }
+    let hidden = shown
+        .messages
+        .iter()
+        .filter(|message| is_system(message) && Some(&message.content) != shown.system.as_ref());
     hidden
         .map(|message| json!(message))
         .chain(returned)
@@ -216,11 +217,21 @@ mod tests {
                 { "role": "user", "content": ["c", { "text": "d" }] },
                 { "role": "user", "content": ["e"] },
             ],
-            "config": { "topK": 1, "topP": 3 },
+            "generationConfig": { "topK": 1 },
+            "config": { "topK": 2, "topP": 3 },
             "toolConfig": { "mode": "NONE" },
         });
         assert_eq!(Value::Object(result.output.request_edit().fields), expected);
         assert!(result.output.specific("llm_request").unwrap()["contents"].is_array());
+    }
+
+    #[test]
+    fn contents_without_a_usable_one_are_no_messages() {
+        let output = json!({ "hookSpecificOutput": { "llm_request": { "contents": [5] } } });
+
+        let edit = interpreted(&output).output.request_edit();
+
+        assert_eq!(edit.messages(), None);
     }
 
     #[test]

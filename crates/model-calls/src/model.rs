@@ -21,7 +21,7 @@ pub use self::{
     message_diff::align,
     message_parts::{MessagePart, MessageParts},
     name::ModelName,
-    request::{LlmRequest, RequestMutation, is_valid_parameter, unite_config},
+    request::{LlmRequest, RequestMutation, is_valid_parameter},
     response::{
         Candidate, CandidateContent, CandidateMutation, LlmResponse, ResponseMutation,
         UsageMetadata,

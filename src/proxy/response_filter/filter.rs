@@ -48,7 +48,7 @@ pub struct ResponseFilter<'a> {
     llm_request: Arc<CachedRequest>,
     allowed: AllowedFunctions,
     partial_calls: PartialCalls,
-    /// Finish reasons of hooks for the end of the response, which hooks do not see.
+    /// Finish reasons of hooks for the end of the response.
     finish_edits: FinishEdits,
     /// Candidates whose texts hooks have edited.
     edited_candidates: EditedCandidates,
@@ -184,9 +184,8 @@ impl<'a> ResponseFilter<'a> {
         mut runs: Vec<HookRun>,
         position: ChunkPosition,
     ) -> Result<Filtered, DialectError> {
-        if !chunk.has_content() {
-            self.finish_edits.write(&mut chunk)?;
-        } else if !self.plan.hooks.is_empty() {
+        self.finish_edits.write(&mut chunk)?;
+        if !self.plan.hooks.is_empty() && chunk.is_shown_to_hooks()? {
             self.context.record(&ExchangeEvent::ChunkToHooks);
             // Boxed, because most chunks run no hooks and futures are moved as a whole.
             runs.extend(Box::pin(self.call_hooks(&self.plan, &chunk)).await?);
@@ -220,7 +219,7 @@ impl<'a> ResponseFilter<'a> {
         let document = document.and_then(dialect::shown_to_hooks);
         let mut event = AfterModel {
             llm_request: Arc::clone(&self.llm_request),
-            llm_response: chunk.read()?,
+            llm_response: chunk.read_for_hooks()?,
         };
         Ok(run_hooks(plan, self.scope(), &mut event, document.as_deref()).await)
     }

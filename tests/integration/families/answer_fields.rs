@@ -132,6 +132,44 @@ const CHAT: &[Field] = &[
     ),
 ];
 
+/// Fields of answers and events without a part.
+const FIELDS_WITHOUT_PARTS: &[(Family, Field)] = &[
+    (Family::Gemini, body("/unknown")),
+    (Family::Gemini, body("/candidates/0/citationMetadata")),
+    (Family::Gemini, body("/candidates/0/groundingMetadata")),
+    (Family::Gemini, body("/candidates/0/content/unknown")),
+    (Family::Anthropic, body("/unknown")),
+    (
+        Family::Anthropic,
+        event("message_start", "/message/unknown"),
+    ),
+    (Family::Anthropic, event("content_block_stop", "/unknown")),
+    (Family::Anthropic, event("message_delta", "/usage/unknown")),
+    (Family::Responses, body("/unknown")),
+    (
+        Family::Responses,
+        event("response.created", "/response/unknown"),
+    ),
+    (
+        Family::Responses,
+        event("content_part.done", "/part/annotations"),
+    ),
+    (
+        Family::Responses,
+        event("response.completed", "/response/unknown"),
+    ),
+    (Family::Chat, body("/citations")),
+    (Family::Chat, body("/choices/0/message/annotations")),
+    (
+        Family::Chat,
+        event("\"role\"", "/choices/0/delta/annotations"),
+    ),
+    (
+        Family::Chat,
+        event("\"finish_reason\":\"stop\"", "/citations"),
+    ),
+];
+
 const fn fields(family: Family) -> &'static [Field] {
     match family {
         Family::Gemini => GEMINI,
@@ -309,5 +347,121 @@ async fn without_policies_on_texts_every_byte_passes() {
                 "{family:?} {field:?}"
             );
         }
+    }
+}
+
+/// A model API with this answer.
+async fn upstream_of(is_stream: bool, answer: String) -> Upstream {
+    let kind = if is_stream {
+        "text/event-stream"
+    } else {
+        "application/json"
+    };
+    Upstream::with(move |_| respond(200, kind, answer.clone())).await
+}
+
+/// Sends a prompt to a model API with this answer.
+async fn ask_with(family: Family, is_stream: bool, answer: String, hooks: &str) -> Answer {
+    let upstream = upstream_of(is_stream, answer).await;
+    let gateway = family.gateway(&upstream, hooks).await;
+    family.ask(&gateway, is_stream, &[Turn::User("go")]).await
+}
+
+#[tokio::test]
+async fn a_hook_denies_a_field_of_an_answer_or_event_without_a_part() {
+    let command = format!("if grep -q {SECRET}; then echo no >&2; exit 2; fi");
+    let guard = json!({ "name": "guard", "command": command, "document": true });
+    let hooks = hook::config(&[("AfterModel", guard)]);
+    for (family, field) in FIELDS_WITHOUT_PARTS {
+        let is_stream = field.event.is_some();
+        let parts = if is_stream {
+            vec![Part::text(&["hel", "lo"])]
+        } else {
+            Vec::new()
+        };
+        let answer = answer_with_secret(*family, &parts, *field);
+
+        let answer = ask_with(*family, is_stream, answer, &hooks).await;
+
+        assert!(
+            !contains_secret(&answer),
+            "{family:?} {field:?}: {}",
+            answer.text()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_fail_closed_hook_denies_images_and_sound_without_a_text() {
+    let failing = json!({ "name": "guard", "command": "exit 1", "on_failure": "closed" });
+    let hooks = hook::config(&[("AfterModel", failing)]);
+    let data = "QVVST1JB";
+    let url = format!("data:image/png;base64,{data}");
+    let images = json!([{ "type": "image_url", "image_url": { "url": url } }]);
+    let mut whole = Family::Chat.whole(&[]);
+    whole["choices"][0]["message"]["images"] = images.clone();
+    let delta = json!({ "role": "assistant", "content": null, "images": images });
+    let choice = json!({ "index": 0, "delta": delta, "finish_reason": null });
+    let event = json!({ "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1,
+        "model": "m", "choices": [choice] });
+    let with_images = format!("data: {event}\n\n{}", Family::Chat.events(&[]));
+    let event = json!({ "type": "response.audio.delta", "delta": data });
+    let event = format!("\n\nevent: response.audio.delta\ndata: {event}\n\n");
+    let with_sound = Family::Responses.events(&[]).replacen("\n\n", &event, 1);
+    for (family, is_stream, answer) in [
+        (Family::Chat, false, whole.to_string()),
+        (Family::Chat, true, with_images),
+        (Family::Responses, true, with_sound),
+    ] {
+        let answer = ask_with(family, is_stream, answer, &hooks).await;
+
+        assert!(!answer.text().contains(data), "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn content_without_a_part_is_sent_as_it_is_if_a_hook_returns_it() {
+    let mut echo = hook::returning("echo", "llm_response");
+    echo["command"] = json!(format!("tee seen | {}", echo["command"].as_str().unwrap()));
+    let hooks = hook::config(&[("AfterModel", echo)]);
+    let bodies = FIELDS_WITHOUT_PARTS
+        .iter()
+        .filter(|(_, field)| field.event.is_none());
+    let bodies =
+        bodies.map(|(family, field)| (*family, false, answer_with_secret(*family, &[], *field)));
+    let candidate = json!({ "index": 0, "finishReason": "STOP", "groundingMetadata": value("") });
+    let grounded = json!({ "candidates": [candidate], "usageMetadata": { "totalTokenCount": 5 } });
+    let chunk = format!("data: {grounded}\r\n\r\n");
+    for (family, is_stream, sent) in bodies.chain([
+        (Family::Gemini, false, grounded.to_string()),
+        (Family::Gemini, true, chunk),
+    ]) {
+        let upstream = upstream_of(is_stream, sent.clone()).await;
+        let gateway = family.gateway(&upstream, &hooks).await;
+
+        let answer = family.ask(&gateway, is_stream, &[Turn::User("go")]).await;
+
+        assert_eq!(answer.text(), sent, "{family:?}");
+        let seen = gateway.file("seen");
+        assert!(seen.contains(r#""parts":[]"#), "{family:?}: {seen}");
+    }
+}
+
+#[tokio::test]
+async fn hooks_run_only_for_the_events_of_a_stream_that_have_a_text() {
+    let hooks = hook::config(&[(
+        "AfterModel",
+        hook::command("seen", "cat > /dev/null; echo run >> seen"),
+    )]);
+    for family in ALL {
+        let upstream = family
+            .upstream(vec![vec![Part::text(&["hel", "lo"])]])
+            .await;
+        let gateway = family.gateway(&upstream, &hooks).await;
+
+        family.ask(&gateway, true, &[Turn::User("go")]).await;
+
+        let seen = gateway.file("seen");
+        assert_eq!(seen.lines().count(), 2, "{family:?}");
     }
 }

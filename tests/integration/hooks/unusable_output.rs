@@ -87,6 +87,35 @@ async fn an_unusable_decision_or_edit_is_a_denial_if_the_hook_fails_closed() {
 }
 
 #[tokio::test]
+async fn unusable_contents_of_an_llxprt_hook_are_a_denial_if_it_fails_closed() {
+    let upstream = Upstream::mock().await;
+    let files = "hook_files: [{ path: hooks.json, protocol: llxprt }]\n";
+    for (contents, on_failure, is_denied) in [
+        (json!("x"), "open", false),
+        (json!("x"), "closed", true),
+        (json!([5]), "closed", true),
+        (json!([]), "closed", false),
+        (json!([{ "parts": [{ "text": "went" }] }]), "closed", false),
+    ] {
+        let output = hook::request(&json!({ "contents": contents }));
+        let mut hook = hook::printing("it", &output);
+        hook["on_failure"] = json!(on_failure);
+        let hooks = json!({ "hooks": { "BeforeModel": [{ "hooks": [hook] }] } }).to_string();
+        let gate = TestGateway::with_files(&upstream, files, &[("hooks.json", &hooks)]).await;
+
+        let answer = gate.agent().generate(MODEL, &prompt("go")).await;
+
+        let reason = "Hook it failed: unusable value of `messages`";
+        let text = answer.text();
+        assert_eq!(
+            text.contains(reason),
+            is_denied,
+            "{output} {on_failure}: {text}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn an_empty_or_returned_edit_is_no_failure() {
     let empty = json!({ "messages": [], "config": null, "toolConfig": null });
     for (event, hook) in [

@@ -616,3 +616,52 @@ async fn the_last_of_two_ends_keeps_its_own_fields() {
     assert_eq!(last["usage"]["total_tokens"], 12, "{last}");
     assert_eq!(last["choices"][0].get("logprobs"), None, "{last}");
 }
+
+/// A guard that fails closed, and writes the parts of the first candidate to the file `seen`.
+fn guard_of_first_candidate() -> String {
+    let script = "import json, sys; shown = json.load(sys.stdin)[\"llm_response\"]; \
+         print(shown[\"candidates\"][0][\"content\"][\"parts\"], file=open(\"seen\", \"a\"))";
+    let mut guard = hook::command("guard", &format!("python3 -c '{script}'"));
+    guard["on_failure"] = json!("closed");
+    hook::config(&[("AfterModel", guard)])
+}
+
+#[tokio::test]
+async fn hooks_see_no_event_with_ratings_padding_and_ids_only() {
+    let ratings = json!({ "hate": { "filtered": false, "severity": "safe" } });
+    let of_prompt = json!([{ "prompt_index": 0, "content_filter_results": ratings }]);
+    // Azure begins with ratings, and rates pieces behind them.
+    let first = json!({ "id": "", "object": "", "model": "", "choices": [],
+        "prompt_filter_results": of_prompt });
+    let mut rated = event(&json!({}));
+    rated["choices"][0]["content_filter_results"] = ratings;
+    // Mistral pads each event, and Groq names the request.
+    let mut padded = event(&json!({ "role": "assistant", "content": "" }));
+    padded["p"] = json!("abcdef");
+    padded["x_groq"] = json!({ "id": "req_1" });
+    let mut last = end("stop");
+    last["p"] = json!("abc");
+    let text = event(&json!({ "content": "hi" }));
+    let sent = [first, padded, text, rated, last];
+    let upstream = upstream_sending(&sent).await;
+    let gate = gateway(&upstream, &guard_of_first_candidate()).await;
+
+    let answer = ask(&gate, Form::Stream, &chat("hi")).await;
+
+    assert_eq!(events(&answer), sent);
+    assert_eq!(gate.file("seen"), "['hi']\n");
+}
+
+#[tokio::test]
+async fn hooks_see_an_empty_candidate_for_content_without_a_part() {
+    let mut cited = event(&json!({ "role": "assistant", "content": "" }));
+    cited["citations"] = json!(["https://a.example"]);
+    let sent = [cited, event(&json!({ "content": "hi" })), end("stop")];
+    let upstream = upstream_sending(&sent).await;
+    let gate = gateway(&upstream, &guard_of_first_candidate()).await;
+
+    let answer = ask(&gate, Form::Stream, &chat("hi")).await;
+
+    assert_eq!(events(&answer), sent);
+    assert_eq!(gate.file("seen"), "[]\n['hi']\n");
+}

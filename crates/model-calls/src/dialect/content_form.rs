@@ -20,8 +20,8 @@ pub use self::{
     hosted_calls::HostedPart,
     hosted_servers::{declared_server, hosted_servers, is_hosted_server},
     labels::{
-        ActOnObject, AnswerLabels, RequestLabels, VisitObjects, add_labels, join_labels,
-        keep_fields, read_labels, remove_labels, visit_details, write_labels,
+        ActOnObject, AnswerLabels, RequestLabels, VisitObjects, add_labels, has_other_content,
+        join_labels, keep_fields, read_labels, remove_labels, visit_details, write_labels,
     },
     object_search::{any_object, any_object_with, holds_id},
     other_models::{

@@ -27,7 +27,7 @@ pub enum Role {
 impl Message {
     /// Reads `{role, content}` or `{role, parts}`; `None` without a known role
     /// or usable content.
-    pub(super) fn read(value: &Value) -> Option<Self> {
+    pub fn read(value: &Value) -> Option<Self> {
         let role = match value.get("role")?.as_str()? {
             "user" => Role::User,
             "model" | "assistant" => Role::Model,

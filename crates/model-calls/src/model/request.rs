@@ -64,23 +64,6 @@ pub struct RequestMutation {
     pub appended_text: Option<String>,
 }
 
-/// Moves generation parameters under the other name to their name in the stable form.
-pub fn unite_config(fields: &mut Map<String, Value>) {
-    let Some(given) = fields.shift_remove("generationConfig") else {
-        return;
-    };
-    match fields.get_mut("config").and_then(Value::as_object_mut) {
-        Some(config) => {
-            if let Value::Object(given) = given {
-                config.extend(given);
-            }
-        }
-        None => {
-            fields.insert("config".to_owned(), given);
-        }
-    }
-}
-
 /// Returns whether a generation parameter has a value that can be written; `null` deletes it.
 pub fn is_valid_parameter(name: &str, value: &Value) -> bool {
     match value {
@@ -344,6 +327,23 @@ fn read_tool_config<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<ToolConfig>, D::Error> {
     Ok(ToolConfig::read(&Value::deserialize(deserializer)?))
+}
+
+/// Moves generation parameters under the other name to their name in the stable form.
+fn unite_config(fields: &mut Map<String, Value>) {
+    let Some(given) = fields.shift_remove("generationConfig") else {
+        return;
+    };
+    match fields.get_mut("config").and_then(Value::as_object_mut) {
+        Some(config) => {
+            if let Value::Object(given) = given {
+                config.extend(given);
+            }
+        }
+        None => {
+            fields.insert("config".to_owned(), given);
+        }
+    }
 }
 
 /// Merges generation parameters. Returns the names of invalid ones that did not replace others.

@@ -12,11 +12,31 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     document::{Document, first_byte, read_json},
     error::Result,
-    google::fields::{LABELS, LOGPROBS_RESULT},
+    google::fields::{HAS_MEDIA, LABELS, LOGPROBS_RESULT},
 };
 
 /// Tokens of a text with their probabilities.
 const LOGPROBS: &[&str] = &["logprobs"];
+
+/// Fields beside ids that hold no content of an answer: types, reasons for its end, ratings,
+/// padding, and settings of the request.
+const FIELDS_WITHOUT_CONTENT: &[&str] = &[
+    "blockReason",
+    "block_reason",
+    "content_filter_results",
+    "content_filters",
+    "expires_at",
+    "overwrittenThreshold",
+    "overwritten_threshold",
+    "p",
+    "prompt_filter_results",
+    "safetyRatings",
+    "safety_ratings",
+    "search_context_size",
+    "stop_reason",
+    "stop_sequence",
+    "type",
+];
 
 /// Acts on an object. The names are those of the fields that hold no text, or
 /// that hooks and policies see otherwise.
@@ -82,6 +102,7 @@ pub struct AnswerLabels {
     /// For each event, the labels of the objects that have any, in the order of the visit.
     events: Vec<Vec<Map<String, Value>>>,
     has_tokens: bool,
+    has_media: bool,
 }
 
 impl AnswerLabels {
@@ -92,6 +113,7 @@ impl AnswerLabels {
         visit(&mut event.clone(), &mut |object, known| {
             objects.extend(Some(read_labels(object, known)?).filter(|labels| !labels.is_empty()));
             labels.has_tokens |= has_tokens(object)?;
+            labels.has_media |= has_media(object);
             Ok(())
         })?;
         labels.events.push(objects);
@@ -102,9 +124,11 @@ impl AnswerLabels {
     pub fn append(&mut self, later: Self) {
         self.events.extend(later.events);
         self.has_tokens |= later.has_tokens;
+        self.has_media |= later.has_media;
     }
 
-    /// Returns the fields of the content form that show the labels; none if there are none.
+    /// Returns the fields of the content form that show the labels, or that there are tokens or
+    /// media; none if there are none.
     pub fn to_fields(&self) -> Map<String, Value> {
         let mut fields = Map::new();
         if !self.events.iter().all(Vec::is_empty) {
@@ -113,6 +137,9 @@ impl AnswerLabels {
         if self.has_tokens {
             // The tokens themselves stay in the answer.
             fields.insert(LOGPROBS_RESULT.to_owned(), json!({}));
+        }
+        if self.has_media {
+            fields.insert(HAS_MEDIA.to_owned(), true.into());
         }
         fields
     }
@@ -124,6 +151,7 @@ impl AnswerLabels {
         Ok(Self {
             events: events.unwrap_or_default(),
             has_tokens: form.has(&[LOGPROBS_RESULT]),
+            has_media: form.has(&[HAS_MEDIA]),
         })
     }
 
@@ -169,6 +197,13 @@ pub fn read_labels(body: &Document, known: &[&str]) -> Result<Map<String, Value>
         }
     }
     Ok(labels)
+}
+
+/// Returns whether an object has content in other fields than the `known` ones: a text, but for
+/// ids and `FIELDS_WITHOUT_CONTENT`.
+pub fn has_other_content(object: &Document, known: &[&str]) -> Result<bool> {
+    let labels = read_labels(object, known)?;
+    Ok(labels.iter().any(|(name, value)| is_content(name, value)))
 }
 
 /// Adds the labels of an object to its content form, if it has any.
@@ -264,4 +299,27 @@ pub fn keep_fields(object: &mut Document, known: &[&str]) {
 fn has_tokens(object: &Document) -> Result<bool> {
     let tokens = object.bytes_of(LOGPROBS)?;
     Ok(tokens.is_some_and(|tokens| *tokens != *b"null" && *tokens != *b"[]"))
+}
+
+/// Returns whether an object holds images or sound beside its texts.
+fn has_media(object: &Document) -> bool {
+    let is_filled = |json: &[u8]| matches!(json, [b'{' | b'[' | b'"', _, _, ..]);
+    let mut fields = object.fields();
+    fields.any(|(name, json)| matches!(&*name, "audio" | "images") && is_filled(&json))
+}
+
+/// Returns whether the value of a field is or holds content.
+fn is_content(name: &str, value: &Value) -> bool {
+    if FIELDS_WITHOUT_CONTENT.contains(&name) {
+        return false;
+    }
+    match value {
+        Value::String(text) => {
+            let is_id = name == "id" || name.ends_with("_id") || name.ends_with("Id");
+            !text.is_empty() && !is_id
+        }
+        Value::Array(values) => values.iter().any(|value| is_content(name, value)),
+        Value::Object(fields) => fields.iter().any(|(name, value)| is_content(name, value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }

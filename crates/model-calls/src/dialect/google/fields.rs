@@ -18,6 +18,8 @@ pub const FINISH_REASON: &[&str] = &["finishReason", "finish_reason"];
 pub const FUNCTION_CALL: &[&str] = &["functionCall", "function_call"];
 pub const FUNCTION_RESPONSE: &[&str] = &["functionResponse", "function_response"];
 pub const GENERATION_CONFIG: &[&str] = &["generationConfig", "generation_config"];
+/// True if an answer has images or sound that are no parts. Google's APIs have none.
+pub const HAS_MEDIA: &str = "hookgateMedia";
 /// Present if a text is a refusal of the model. Google's APIs have none.
 pub const IS_REFUSAL: &str = "hookgateRefusal";
 /// True if a declaration is that of a toolset, whose tools the request does not list.

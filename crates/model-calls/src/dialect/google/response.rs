@@ -12,6 +12,7 @@ pub mod ending_error;
 pub mod envelope;
 mod finish_edits;
 mod function_calls;
+mod hook_view;
 mod hosted_calls;
 mod model_step;
 mod partial_function_calls;

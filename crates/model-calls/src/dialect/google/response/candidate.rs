@@ -128,9 +128,11 @@ impl CandidateDocument {
         ratings.as_deref().map(read_ratings).transpose()
     }
 
-    /// Applies the edits of hooks.
+    /// Applies the edits of hooks. A field that they return as it was shown is left as it is.
     pub fn write(&mut self, mutation: &CandidateMutation) -> Result<()> {
-        if let Some(texts) = &mutation.parts {
+        if let Some(texts) = &mutation.parts
+            && !(texts.is_empty() && self.parts().is_empty())
+        {
             let parts = replace_texts(self.parts(), texts)?;
             self.set_parts(parts)?;
         }
@@ -148,7 +150,9 @@ impl CandidateDocument {
             ),
         ];
         for (field, value) in fields {
-            if let Some(value) = value {
+            if let Some(value) = value
+                && self.document.get(field)?.as_ref() != Some(&value)
+            {
                 self.document.set(field, &value)?;
             }
         }

@@ -22,7 +22,7 @@ use crate::{
         },
         text_edit::TextEnd,
     },
-    model::{Candidate, IgnoredEdit, LlmResponse, ResponseMutation, Role, UsageMetadata},
+    model::{Candidate, LlmResponse, Role, UsageMetadata},
 };
 
 const MODEL_VERSION: &[&str] = &["modelVersion", "model_version"];
@@ -327,28 +327,6 @@ impl ResponseDocument {
         })
     }
 
-    /// Applies the edits of hooks. Candidates are paired by position.
-    pub fn write(&mut self, mutation: &ResponseMutation) -> Result<Vec<IgnoredEdit>> {
-        self.make_parsed()?;
-        let mut ignored = Vec::new();
-        if mutation.candidates.len() > self.candidates.len() {
-            let reason = "llm_response: more candidates than there are";
-            ignored.push(IgnoredEdit::Inapplicable(reason.to_owned()));
-        }
-        for (candidate, mutation) in self.candidates.iter_mut().zip(&mutation.candidates) {
-            candidate.write(mutation)?;
-        }
-        self.update_candidates()?;
-        if let Some(counts) = &mutation.usage_metadata {
-            let mut usage = self.document.child(USAGE)?.unwrap_or_default();
-            for (key, value) in counts {
-                usage.set(&[key], value)?;
-            }
-            self.document.set_child(USAGE, &usage)?;
-        }
-        Ok(ignored)
-    }
-
     pub(crate) fn first_candidate(&self) -> Option<&CandidateDocument> {
         let mut candidates = self.candidates.iter();
         candidates.find(|candidate| candidate.index == 0)
@@ -392,6 +370,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::model::ResponseMutation;
 
     fn parse(parts: &str) -> ResponseDocument {
         let text = format!(

@@ -42,13 +42,14 @@ impl FinishEdits {
         Ok(())
     }
 
-    /// Sets the finish reasons of a chunk that ends candidates, unless an error ends them.
+    /// Sets the finish reasons of a chunk without parts that ends candidates, unless an error ends
+    /// them.
     ///
     /// # Errors
     ///
     /// Fails if the chunk is ambiguous.
     pub fn write(&self, chunk: &mut ResponseDocument) -> Result<()> {
-        if self.0.is_empty() || chunk.has_error()? {
+        if self.0.is_empty() || chunk.has_content() || chunk.has_error()? {
             return Ok(());
         }
         for candidate in &mut chunk.candidates {

@@ -19,6 +19,8 @@ pub const OBFUSCATION: &[&str] = &["obfuscation"];
 pub const PART: &[&str] = &["part"];
 pub const RESPONSE: &[&str] = &["response"];
 pub const REFUSAL_DELTA: &str = "response.refusal.delta";
+/// An event with encoded sound, which is no text.
+pub const SOUND_DELTA: &str = "response.audio.delta";
 pub const CONTENT_INDEX: &[&str] = &["content_index"];
 const SUMMARY_INDEX: &[&str] = &["summary_index"];
 
@@ -170,8 +172,7 @@ pub fn classify(document: &Document) -> Result<(String, EventClass)> {
             EventClass::Ended
         }
         "error" => EventClass::Failed,
-        // Encoded sound, no text.
-        "response.audio.delta" => EventClass::Other,
+        SOUND_DELTA => EventClass::Other,
         name => classify_other(name, document)?,
     };
     Ok((name, class))

@@ -12,7 +12,7 @@ use crate::dialect::{
             response_labels::{visit_block, visit_item, visit_response},
         },
         stream::{
-            event::{EVENT_FIELDS, EventClass, PART, RESPONSE, StreamEvent, classify},
+            event::{EVENT_FIELDS, EventClass, PART, RESPONSE, SOUND_DELTA, StreamEvent, classify},
             item_agreement::strings_of,
         },
         visible_fields::visible_fields,
@@ -23,8 +23,7 @@ use crate::dialect::{
 pub fn visit_event(event: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     let (name, class) = classify(event)?;
     let own = match class {
-        // Encoded sound, no text.
-        EventClass::Other if name == "response.audio.delta" => "delta",
+        EventClass::Other if name == SOUND_DELTA => "delta",
         EventClass::Delta => "delta",
         EventClass::TextDone(field) => field,
         EventClass::PartAdded | EventClass::PartDone => {

@@ -10,7 +10,7 @@ use crate::dialect::{
     content_form::{AnswerLabels, IS_REFUSAL, SOURCE, numbered},
     document::{Document, insert},
     error::{DialectError, Result, field_error},
-    google::response::document::ResponseDocument,
+    google::{fields::HAS_MEDIA, response::document::ResponseDocument},
     openai_responses::{
         fields::{MODEL, OUTPUT, OUTPUT_TEXT, USAGE},
         response::{
@@ -19,7 +19,7 @@ use crate::dialect::{
             object::{COUNTS, finish_reason},
         },
         stream::{
-            event::{DELTA, EventClass, REFUSAL_DELTA, RESPONSE, StreamEvent},
+            event::{DELTA, EventClass, REFUSAL_DELTA, RESPONSE, SOUND_DELTA, StreamEvent},
             event_labels::{check_blocks, visit_event},
             item_agreement::check_pieces,
             item_places::ItemPlaces,
@@ -350,6 +350,9 @@ fn chunk_of(mut form: Value, events: &[StreamEvent]) -> Result<ResponseDocument>
     if let Some(last) = events.last() {
         for (key, labels) in AnswerLabels::of(&last.document, visit_event)?.to_fields() {
             insert(&mut form, &key, labels);
+        }
+        if last.name == SOUND_DELTA {
+            insert(&mut form, HAS_MEDIA, true);
         }
     }
     let wire = events.iter().map(|event| event.document.original_bytes());
