@@ -48,6 +48,8 @@ pub struct ResponseFilter<'a> {
     /// Candidates whose texts hooks have edited.
     edited_candidates: EditedCandidates,
     fires_before_tool: bool,
+    /// Bytes of the reasons and edits of `BeforeTool` hooks.
+    pub decision_bytes: usize,
     /// True if the response may have calls of a shell that runs upstream.
     may_have_hosted_shell: bool,
     /// Number of inspected chunks that are not recorded yet.
@@ -99,6 +101,7 @@ impl<'a> ResponseFilter<'a> {
             finish_edits: FinishEdits::default(),
             edited_candidates: EditedCandidates::default(),
             fires_before_tool,
+            decision_bytes: 0,
             may_have_hosted_shell: dialect::may_have_hosted_shell(call, original, document)?,
             unrecorded_chunks: 0,
             is_required: is_hooked || is_summary || is_rest || context.records_responses,

@@ -12,7 +12,12 @@ use crate::{
     observe::recorder::ExchangeAction,
     policy::ChunkPosition,
     proxy::response_filter::refusal::Filtered,
+    session::MAX_HOOK_TEXT_BYTES,
 };
+
+/// Reason of a call whose own reason or edit is beyond the limit.
+const BEYOND_LIMIT: &str = "the reasons and edits of hooks for the calls of this answer are too \
+                            long; ask for fewer calls at once";
 
 impl ResponseFilter<'_> {
     /// Fires `BeforeTool` for each function call, before the agent receives any of them.
@@ -26,7 +31,7 @@ impl ResponseFilter<'_> {
         let mut decisions = Vec::new();
         for (candidate, call) in chunk.calls()? {
             match Box::pin(self.decide_call(candidate, call)).await {
-                Continue(decision) => decisions.push(decision),
+                Continue(decision) => decisions.push(self.bounded(decision)),
                 Break(reason) => {
                     let refusal = self.refuse(reason, ExchangeAction::Stop);
                     return Ok(Break(refusal.of_calls_in(chunk)));
@@ -113,6 +118,24 @@ impl ResponseFilter<'_> {
         } else {
             CallDecision::Rewrite(arguments)
         })
+    }
+
+    /// Counts the text of a decision. A call is refused with a short reason if the decisions on all
+    /// calls of the response have more text than a session keeps.
+    fn bounded(&mut self, decision: CallDecision) -> CallDecision {
+        let bytes = match &decision {
+            CallDecision::Keep | CallDecision::Drop => return decision,
+            CallDecision::Refuse(reason) => reason.len(),
+            // Serialization of JSON values cannot fail.
+            CallDecision::Rewrite(arguments) => {
+                serde_json::to_string(arguments).unwrap_or_default().len()
+            }
+        };
+        if self.decision_bytes + bytes > MAX_HOOK_TEXT_BYTES {
+            return CallDecision::Refuse(BEYOND_LIMIT.to_owned());
+        }
+        self.decision_bytes += bytes;
+        decision
     }
 
     /// Lets policies inspect calls that hooks rewrote. Each inspection is independent, because a
