@@ -8,7 +8,7 @@ use super::ResponseFilter;
 use crate::{
     config::AskMode,
     dialect::{CallDecision, DialectError, FunctionCall, ResponseDocument},
-    event::{ArgumentsEdit, BeforeTool, BeforeToolVerdict, EventOrigin, Reason, mcp_context},
+    event::{BeforeTool, BeforeToolVerdict, EventDefinition, EventOrigin, Reason, mcp_context},
     observe::recorder::ExchangeAction,
     policy::ChunkPosition,
     proxy::response_filter::refusal::Filtered,
@@ -97,26 +97,24 @@ impl ResponseFilter<'_> {
 
     /// Decides a complete call with the verdict of `BeforeTool`: keep, rewrite or refuse.
     async fn decide_tool(&self, event: BeforeTool) -> ControlFlow<Reason, CallDecision> {
-        let tool_input = event.tool_input.clone();
+        let mut edited = event.clone();
         let (snapshot, scope) = (&self.context.snapshot, self.scope());
         let fired = snapshot.engine.fire(scope, event, EventOrigin::Derived);
         let outcome = fired.await;
-        let edit = match outcome.verdict {
-            BeforeToolVerdict::Proceed(edit) => edit,
-            BeforeToolVerdict::Ask(_) if snapshot.config.ask == AskMode::Allow => {
-                ArgumentsEdit::from_output(&outcome.output)
-            }
+        match outcome.verdict {
+            BeforeToolVerdict::Proceed => (),
+            BeforeToolVerdict::Ask(_) if snapshot.config.ask == AskMode::Allow => (),
             BeforeToolVerdict::Ask(reason) | BeforeToolVerdict::Deny(reason) => {
                 return Continue(CallDecision::Refuse(reason.as_str().to_owned()));
             }
             BeforeToolVerdict::Stop(reason) => return Break(reason),
-        };
-        let mut arguments = tool_input.clone();
-        edit.apply(&mut arguments);
-        Continue(if arguments == tool_input {
+        }
+        let tool_input = edited.tool_input.clone();
+        edited.apply(&outcome.output);
+        Continue(if edited.tool_input == tool_input {
             CallDecision::Keep
         } else {
-            CallDecision::Rewrite(arguments)
+            CallDecision::Rewrite(edited.tool_input)
         })
     }
 
