@@ -55,7 +55,7 @@ pub use self::{
     session_end::SessionEnd,
     session_start::SessionStart,
     trace::Trace,
-    verdict::{Action, FlowVerdict, Verdict},
+    verdict::{Action, FlowVerdict},
 };
 
 /// One of the events of the `events!` table.

@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 use super::{
     definition::{EventDefinition, MatcherSubject, SubjectKind},
     output::{ArgumentsMode, Decision, HookOutput, OutputPart, Reason},
-    verdict::{Action, Verdict},
 };
 
 /// Tool call to be run.
@@ -90,17 +89,6 @@ impl EventDefinition for BeforeTool {
             Some(Decision::Deny) => BeforeToolVerdict::Deny(reason()),
             Some(Decision::Ask) => BeforeToolVerdict::Ask(reason()),
             Some(Decision::Allow) | None => BeforeToolVerdict::Proceed,
-        }
-    }
-}
-
-impl Verdict for BeforeToolVerdict {
-    fn action(&self) -> Action {
-        match self {
-            Self::Proceed => Action::Proceed,
-            Self::Ask(_) => Action::Ask,
-            Self::Deny(_) => Action::Deny,
-            Self::Stop(_) => Action::Stop,
         }
     }
 }
