@@ -30,7 +30,7 @@ mod verdict;
 use serde::Serialize;
 
 use self::name::for_each_event;
-use crate::model::{LlmRequest, LlmResponse};
+use crate::model::LlmRequest;
 
 pub use self::{
     after_agent::AfterAgent,
@@ -140,11 +140,6 @@ macro_rules! events {
             /// Returns the request: see [`EventDefinition::llm_request`].
             pub fn llm_request(self) -> Option<&'a LlmRequest> {
                 match self { $(Self::$kind(event) => event.llm_request(),)+ }
-            }
-
-            /// Returns the response: see [`EventDefinition::llm_response`].
-            pub fn llm_response(self) -> Option<&'a LlmResponse> {
-                match self { $(Self::$kind(event) => event.llm_response(),)+ }
             }
         }
     };

@@ -7,7 +7,7 @@ use super::{
     output::{Decision, HookOutput, OutputPart},
     verdict::Action,
 };
-use crate::model::{LlmRequest, LlmResponse};
+use crate::model::LlmRequest;
 
 /// Input, matcher subject, honoured output and verdict of one event.
 pub trait EventDefinition: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
@@ -43,11 +43,6 @@ pub trait EventDefinition: Clone + Serialize + DeserializeOwned + Send + Sync + 
 
     /// Returns the model request of the event, if it has one.
     fn llm_request(&self) -> Option<&LlmRequest> {
-        None
-    }
-
-    /// Returns the model response of the event, if it has one.
-    fn llm_response(&self) -> Option<&LlmResponse> {
         None
     }
 

@@ -33,8 +33,9 @@ impl ResponseFilter<'_> {
             match Box::pin(self.decide_call(candidate, call)).await {
                 Continue(decision) => decisions.push(self.bounded(decision)),
                 Break(reason) => {
-                    let refusal = self.refuse(reason, ExchangeAction::Stop);
-                    return Ok(Break(refusal.of_calls_in(chunk)));
+                    let mut refusal = self.refuse(reason, ExchangeAction::Stop);
+                    refusal.passed = Some(Box::new(chunk));
+                    return Ok(Break(refusal));
                 }
             }
         }
