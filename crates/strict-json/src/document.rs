@@ -42,7 +42,7 @@ impl Default for Document {
     }
 }
 
-/// Edits of fields.
+/// Edits of the fields of a document.
 #[derive(Debug, Clone, Default)]
 pub struct Edits {
     /// Edited fields of the text by their index in the layout; `None` if one is removed.
