@@ -84,6 +84,9 @@ impl<'a> ResponseFilter<'a> {
         let (event, subject) = (EventName::AfterModel, request.subject());
         let locked_plan = engine.plan_locked_hooks(&mut plan, event, scope, subject);
         let locked_plan = locked_plan.filter(|locked| !locked.hooks.is_empty());
+        let second_policies = plan
+            .has_second_pass()
+            .then(|| engine.second_pass_policies(&plan, scope, call.model_name()));
         let mut llm_request = CachedRequest::default();
         if !plan.hooks.is_empty() {
             // Streams may be long, so the form holds media only for hooks that receive it.
@@ -94,7 +97,7 @@ impl<'a> ResponseFilter<'a> {
             hook_context: turn.hook_context.clone(),
             model: call.model_name().to_owned(),
             first_policies: engine.response_policies(&plan, scope, call, document),
-            second_policies: engine.second_pass_policies_if_needed(&plan, scope, call.model_name()),
+            second_policies: second_policies.unwrap_or_default(),
             llm_request: Arc::new(llm_request),
             allowed,
             partial_calls: PartialCalls::default(),
