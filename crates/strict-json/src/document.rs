@@ -338,7 +338,7 @@ impl Document {
     /// Returns the fields that the text does not have.
     pub(super) fn new_fields(&self) -> &[NewField] {
         let edits = self.edits.as_ref();
-        edits.map_or(&[], |edits| &edits.new_fields)
+        edits.map_or(&[], |edits| edits.new_fields.as_slice())
     }
 
     /// Returns the names and positions of all fields, removed ones included.
