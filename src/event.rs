@@ -30,7 +30,7 @@ mod verdict;
 use serde::Serialize;
 
 use self::name::for_each_event;
-use crate::model::{LlmRequest, LlmResponse};
+use crate::model::LlmRequest;
 
 pub use self::{
     after_agent::AfterAgent,
@@ -38,7 +38,7 @@ pub use self::{
     after_tool::{AfterTool, ResultEdit, ToolResponse, tool_response},
     before_agent::BeforeAgent,
     before_model::{BeforeModel, BeforeModelVerdict},
-    before_tool::{ArgumentsEdit, BeforeTool, BeforeToolVerdict},
+    before_tool::{BeforeTool, BeforeToolVerdict},
     before_tool_selection::BeforeToolSelection,
     definition::{EventDefinition, MatcherSubject, SubjectKind},
     hook_run::{EventOrigin, HookRun, RefusedCall},
@@ -55,7 +55,7 @@ pub use self::{
     session_end::SessionEnd,
     session_start::SessionStart,
     trace::Trace,
-    verdict::{Action, FlowVerdict, Verdict},
+    verdict::{Action, FlowVerdict},
 };
 
 /// One of the events of the `events!` table.
@@ -140,11 +140,6 @@ macro_rules! events {
             /// Returns the request: see [`EventDefinition::llm_request`].
             pub fn llm_request(self) -> Option<&'a LlmRequest> {
                 match self { $(Self::$kind(event) => event.llm_request(),)+ }
-            }
-
-            /// Returns the response: see [`EventDefinition::llm_response`].
-            pub fn llm_response(self) -> Option<&'a LlmResponse> {
-                match self { $(Self::$kind(event) => event.llm_response(),)+ }
             }
         }
     };

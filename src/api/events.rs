@@ -35,8 +35,7 @@ use crate::{
     dialect,
     error::{ApiError, ErrorReason},
     event::{
-        Action, Caller, Context, EventKind, EventName, EventOrigin, EventVisitor, HookOutput,
-        Trace, Verdict,
+        Action, Caller, Context, EventKind, EventName, EventOrigin, EventVisitor, HookOutput, Trace,
     },
     hook::{EventOutcome, EventScope},
     middleware::{
@@ -216,8 +215,8 @@ fn to_response<E: EventKind>(
     explain: Option<ExplainInput<E>>,
 ) -> Value {
     let mut output = outcome.output;
-    let masked = output.deny_masked_result().then_some(Action::Deny);
-    let action = outcome.verdict.action().max(masked.unwrap_or_default());
+    output.deny_masked_result();
+    let action = E::action(&output);
     let arguments = explain
         .as_ref()
         .filter(|_| matches!(action, Action::Proceed | Action::Ask))

@@ -39,10 +39,6 @@ impl EventDefinition for AfterModel {
         Some(&self.llm_request)
     }
 
-    fn llm_response(&self) -> Option<&LlmResponse> {
-        Some(&self.llm_response)
-    }
-
     fn with_system_message(&self) -> Option<Self> {
         Some(Self {
             llm_request: Arc::new(self.llm_request.with_system_message().into()),

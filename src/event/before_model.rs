@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use super::{
     definition::EventDefinition,
     output::{HookOutput, OutputPart, Reason},
-    verdict::{Action, Verdict},
 };
 use crate::model::{LlmRequest, RequestMutation, ResponseMutation};
 
@@ -74,17 +73,6 @@ impl EventDefinition for BeforeModel {
                 appended_text: merged.plain_context(),
                 ..merged.request_edit()
             }),
-        }
-    }
-}
-
-impl Verdict for BeforeModelVerdict {
-    fn action(&self) -> Action {
-        match self {
-            Self::Proceed(_) => Action::Proceed,
-            Self::Respond(_) => Action::Respond,
-            Self::Deny { .. } => Action::Deny,
-            Self::Stop(_) => Action::Stop,
         }
     }
 }

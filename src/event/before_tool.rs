@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 use super::{
     definition::{EventDefinition, MatcherSubject, SubjectKind},
     output::{ArgumentsMode, Decision, HookOutput, OutputPart, Reason},
-    verdict::{Action, Verdict},
 };
 
 /// Tool call to be run.
@@ -30,45 +29,14 @@ pub struct BeforeTool {
 /// Verdict on a tool call.
 #[derive(Debug, PartialEq)]
 pub enum BeforeToolVerdict {
-    /// Run the tool with edited arguments.
-    Proceed(ArgumentsEdit),
+    /// Run the tool, with the edits of the hooks.
+    Proceed,
     /// Ask the human for permission.
     Ask(Reason),
     /// Refuse; the reason becomes the tool's error.
     Deny(Reason),
     /// Refuse and end the agent's loop.
     Stop(Reason),
-}
-
-/// Edit of a tool call's arguments.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ArgumentsEdit {
-    mode: ArgumentsMode,
-    arguments: Map<String, Value>,
-}
-
-impl ArgumentsEdit {
-    /// Returns the edit of a hook's output.
-    pub fn from_output(output: &HookOutput) -> Self {
-        match output.specific("tool_input").and_then(Value::as_object) {
-            Some(arguments) => Self {
-                mode: output.interpretation.arguments,
-                arguments: arguments.clone(),
-            },
-            None => Self {
-                mode: ArgumentsMode::Merge,
-                arguments: Map::new(),
-            },
-        }
-    }
-
-    /// Applies the edit to `arguments`.
-    pub fn apply(self, arguments: &mut Map<String, Value>) {
-        match self.mode {
-            ArgumentsMode::Merge => arguments.extend(self.arguments),
-            ArgumentsMode::Replace => *arguments = self.arguments,
-        }
-    }
 }
 
 impl EventDefinition for BeforeTool {
@@ -104,7 +72,12 @@ impl EventDefinition for BeforeTool {
     }
 
     fn apply(&mut self, output: &HookOutput) {
-        ArgumentsEdit::from_output(output).apply(&mut self.tool_input);
+        if let Some(Value::Object(edit)) = output.specific("tool_input") {
+            match output.interpretation.arguments {
+                ArgumentsMode::Merge => self.tool_input.extend(edit.clone()),
+                ArgumentsMode::Replace => self.tool_input.clone_from(edit),
+            }
+        }
     }
 
     fn evaluate(merged: &HookOutput) -> BeforeToolVerdict {
@@ -115,20 +88,7 @@ impl EventDefinition for BeforeTool {
         match merged.decision {
             Some(Decision::Deny) => BeforeToolVerdict::Deny(reason()),
             Some(Decision::Ask) => BeforeToolVerdict::Ask(reason()),
-            Some(Decision::Allow) | None => {
-                BeforeToolVerdict::Proceed(ArgumentsEdit::from_output(merged))
-            }
-        }
-    }
-}
-
-impl Verdict for BeforeToolVerdict {
-    fn action(&self) -> Action {
-        match self {
-            Self::Proceed(_) => Action::Proceed,
-            Self::Ask(_) => Action::Ask,
-            Self::Deny(_) => Action::Deny,
-            Self::Stop(_) => Action::Stop,
+            Some(Decision::Allow) | None => BeforeToolVerdict::Proceed,
         }
     }
 }

@@ -4,10 +4,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use super::{
-    output::{HookOutput, OutputPart},
-    verdict::Verdict,
+    output::{Decision, HookOutput, OutputPart},
+    verdict::Action,
 };
-use crate::model::{LlmRequest, LlmResponse};
+use crate::model::LlmRequest;
 
 /// Input, matcher subject, honoured output and verdict of one event.
 pub trait EventDefinition: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
@@ -16,7 +16,7 @@ pub trait EventDefinition: Clone + Serialize + DeserializeOwned + Send + Sync + 
     /// Possible subjects, for checks of matchers at load.
     const SUBJECTS: SubjectKind = SubjectKind::None;
     /// Meaning of the merged outputs.
-    type Verdict: Verdict;
+    type Verdict: Send;
 
     /// Returns the text that matchers are compared with.
     fn subject(&self) -> MatcherSubject<'_> {
@@ -46,11 +46,6 @@ pub trait EventDefinition: Clone + Serialize + DeserializeOwned + Send + Sync + 
         None
     }
 
-    /// Returns the model response of the event, if it has one.
-    fn llm_response(&self) -> Option<&LlmResponse> {
-        None
-    }
-
     /// Returns the event with the system instruction as first message; `None` if
     /// it has no messages.
     fn with_system_message(&self) -> Option<Self> {
@@ -73,6 +68,21 @@ pub trait EventDefinition: Clone + Serialize + DeserializeOwned + Send + Sync + 
 
     /// Returns the verdict of the merged outputs. Pure.
     fn evaluate(merged: &HookOutput) -> Self::Verdict;
+
+    /// Returns the outcome of the merged outputs in one word.
+    fn action(merged: &HookOutput) -> Action {
+        if merged.r#continue == Some(false) {
+            return Action::Stop;
+        }
+        let responds = Self::HONOURS.contains(&OutputPart::SyntheticResponse)
+            && merged.specific("llm_response").is_some();
+        match merged.decision {
+            Some(Decision::Deny) => Action::Deny,
+            Some(Decision::Ask) => Action::Ask,
+            Some(Decision::Allow) | None if responds => Action::Respond,
+            Some(Decision::Allow) | None => Action::Proceed,
+        }
+    }
 }
 
 /// Text of an event that a matcher is compared with (hook protocol, section 5).

@@ -23,9 +23,7 @@ pub struct Notification {
 impl EventDefinition for Notification {
     const HONOURS: &'static [OutputPart] = &[OutputPart::SystemMessage, OutputPart::SuppressOutput];
     /// Advisory event without effect.
-    type Verdict = Option<()>;
+    type Verdict = ();
 
-    fn evaluate(_merged: &HookOutput) -> Option<()> {
-        None
-    }
+    fn evaluate(_merged: &HookOutput) {}
 }

@@ -21,13 +21,11 @@ impl EventDefinition for PreCompress {
         words: &["manual", "auto"],
     };
     /// Advisory event without effect.
-    type Verdict = Option<()>;
+    type Verdict = ();
 
     fn subject(&self) -> MatcherSubject<'_> {
         MatcherSubject::Keyword(&self.trigger)
     }
 
-    fn evaluate(_merged: &HookOutput) -> Option<()> {
-        None
-    }
+    fn evaluate(_merged: &HookOutput) {}
 }

@@ -29,13 +29,11 @@ impl EventDefinition for SessionEnd {
         ],
     };
     /// Advisory event without effect.
-    type Verdict = Option<()>;
+    type Verdict = ();
 
     fn subject(&self) -> MatcherSubject<'_> {
         MatcherSubject::Keyword(&self.reason)
     }
 
-    fn evaluate(_merged: &HookOutput) -> Option<()> {
-        None
-    }
+    fn evaluate(_merged: &HookOutput) {}
 }

@@ -48,12 +48,6 @@ impl Action {
     }
 }
 
-/// Verdict on one kind of event.
-pub trait Verdict: Send {
-    /// Returns the outcome in one word.
-    fn action(&self) -> Action;
-}
-
 /// Verdict on an event that can proceed, be refused or end the agent's loop.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FlowVerdict<P> {
@@ -77,22 +71,5 @@ impl<P> FlowVerdict<P> {
             Some(reason) => Self::Stop(reason, Box::new(verdict)),
             None => verdict,
         }
-    }
-}
-
-impl<P: Send> Verdict for FlowVerdict<P> {
-    fn action(&self) -> Action {
-        match self {
-            Self::Proceed(_) => Action::Proceed,
-            Self::Deny(_) => Action::Deny,
-            Self::Stop(..) => Action::Stop,
-        }
-    }
-}
-
-/// Verdict on an event that cannot be refused: its effect, if any.
-impl<T: Send> Verdict for Option<T> {
-    fn action(&self) -> Action {
-        Action::Proceed
     }
 }

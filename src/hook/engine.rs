@@ -276,20 +276,6 @@ impl Engine {
         ResponsePolicies::new(&plan.policies, context)
     }
 
-    /// The policies of a plan that inspect what its hooks, and policies of other bundles, changed
-    /// in the response of `model`.
-    pub fn second_pass_policies_if_needed(
-        &self,
-        plan: &Plan,
-        scope: EventScope<'_>,
-        model: &str,
-    ) -> ResponsePolicies {
-        if plan.hooks.is_empty() && !plan.is_layered() {
-            return ResponsePolicies::default();
-        }
-        self.second_pass_policies(plan, scope, model)
-    }
-
     /// The policies of a plan that inspect what was changed in the response of `model`.
     pub fn second_pass_policies(
         &self,

@@ -15,7 +15,7 @@ use super::{
     condition_eval::ConditionSubject,
     configured_policy::ConfiguredPolicy,
     engine::Engine,
-    outcome::{EventOutcome, conclude, merge, merge_runs},
+    outcome::{EventOutcome, conclude, decision, merge, merge_runs},
     plan::Plan,
     run::{EventScope, finish_run, run_hooks},
 };
@@ -24,7 +24,7 @@ use crate::{
     dialect::{self, Detail, DialectError, ResponseDocument},
     event::{
         Action, AfterModel, Event, EventKind, EventName, EventOrigin, FlowVerdict, HookOutput,
-        HookRun, HookStatus, MatcherSubject, Verdict,
+        HookRun, HookStatus, MatcherSubject,
     },
     model::{LlmRequest, ResponseMutation, Role},
     observe::recorder::{EventDecision, ExchangeEvent, SinkNeed},
@@ -56,7 +56,7 @@ impl Engine {
         let hooks_changed = runs.iter().skip(policy_runs).any(has_output);
         let (output, _) = merge_runs::<E>(&runs);
         // A refusal is final; policies would only repeat theirs.
-        let is_refused = matches!(E::evaluate(&output).action(), Action::Deny | Action::Stop);
+        let is_refused = matches!(E::action(&output), Action::Deny | Action::Stop);
         if hooks_changed || !is_refused && plan.needs_second_pass(&runs) {
             let subject = ConditionSubject::Event(event.as_event());
             let mut plan = self.plan_second_pass(&plan, E::NAME, scope, subject);
@@ -80,7 +80,7 @@ impl Engine {
         let decision = EventDecision {
             subject: subject.as_deref(),
             input: input.as_deref(),
-            ..outcome.decision(E::NAME, origin, plan.summary())
+            ..decision::<E>(&outcome, origin, plan.summary())
         };
         scope
             .recorder

@@ -8,7 +8,7 @@ use crate::{
     config::HookMode,
     event::{
         Diagnostic, EventKind, EventName, EventOrigin, HookOutput, HookResult, HookRun, RuleId,
-        Verdict, merge_outputs,
+        merge_outputs,
     },
     observe::recorder::{EventDecision, ExchangeEvent, PlanSummary, Recorder},
 };
@@ -22,7 +22,7 @@ pub(super) fn hook_run<E: EventKind>(
     elapsed: Duration,
 ) -> HookRun {
     let (output, _) = merge_outputs([&result.output], E::HONOURS);
-    let action = E::evaluate(&output).action();
+    let action = E::action(&output);
     let would = match mode {
         HookMode::Enforce => None,
         HookMode::Observe => Some(action),
@@ -54,25 +54,22 @@ pub struct EventOutcome<V> {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-impl<V: Verdict> EventOutcome<V> {
-    /// The outcome as sinks of the recorder receive it.
-    pub fn decision<'a>(
-        &'a self,
-        event: EventName,
-        origin: EventOrigin,
-        plan: PlanSummary<'a>,
-    ) -> EventDecision<'a> {
-        EventDecision {
-            event,
-            origin,
-            subject: None,
-            input: None,
-            plan,
-            runs: &self.runs,
-            verdict: self.verdict.action(),
-            output: &self.output,
-            diagnostics: &self.diagnostics,
-        }
+/// Returns the outcome of an event as sinks of the recorder receive it.
+pub(super) fn decision<'a, E: EventKind>(
+    outcome: &'a EventOutcome<E::Verdict>,
+    origin: EventOrigin,
+    plan: PlanSummary<'a>,
+) -> EventDecision<'a> {
+    EventDecision {
+        event: E::NAME,
+        origin,
+        subject: None,
+        input: None,
+        plan,
+        runs: &outcome.runs,
+        verdict: E::action(&outcome.output),
+        output: &outcome.output,
+        diagnostics: &outcome.diagnostics,
     }
 }
 
@@ -84,7 +81,7 @@ pub fn conclude<E: EventKind>(
     runs: Vec<HookRun>,
 ) -> E::Verdict {
     let outcome = merge::<E>(runs);
-    let decision = outcome.decision(E::NAME, EventOrigin::ModelCall, plan);
+    let decision = decision::<E>(&outcome, EventOrigin::ModelCall, plan);
     recorder.record(&match E::NAME {
         EventName::AfterModel => ExchangeEvent::ChunkDecided(&decision),
         _ => ExchangeEvent::EventDecided(&decision),

@@ -158,9 +158,12 @@ impl Plan {
         }
     }
 
-    /// Returns whether policies of a locked bundle inspect what others change.
-    pub fn is_layered(&self) -> bool {
-        self.has_locked_policies && self.policies.iter().any(|policy| !policy.is_locked)
+    /// Returns whether policies inspect a response again: hooks, or policies of a bundle that is
+    /// not locked, may change it behind them.
+    pub fn has_second_pass(&self) -> bool {
+        let mut policies = self.policies.iter();
+        !self.hooks.is_empty()
+            || self.has_locked_policies && policies.any(|policy| !policy.is_locked)
     }
 
     /// Returns the policies in the order in which they inspect what others changed: those of a

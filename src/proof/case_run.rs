@@ -17,8 +17,8 @@ use crate::{
     dialect::{self, AllowedFunctions, DialectError, MergedChunks, ResponseDocument},
     event::{
         Action, AfterAgent, AfterModel, BeforeAgent, BeforeModel, BeforeModelVerdict, BeforeTool,
-        CallContext, Caller, Context, EventKind, EventName, EventOrigin, EventVisitor, FlowVerdict,
-        HookOutput, HookRun, Verdict, mcp_context, merge_outputs,
+        CallContext, Caller, Context, EventDefinition, EventKind, EventName, EventOrigin,
+        EventVisitor, FlowVerdict, HookOutput, HookRun, mcp_context, merge_outputs,
     },
     hook::{ConditionSubject, Engine, EventScope, Guard, run_hooks},
     observe::recorder::{ExchangeSummary, Recorder},
@@ -174,8 +174,9 @@ impl CaseRun<'_> {
             let called = run_hooks(&plan, scope, &mut event, document.as_deref());
             runs.extend(called.await);
         }
-        let (verdict, _) = evaluate::<BeforeModel>(&runs);
-        stage.add(&runs, verdict.action());
+        let output = merged_output::<BeforeModel>(&runs);
+        stage.add(&runs, BeforeModel::action(&output));
+        let verdict = BeforeModel::evaluate(&output);
         if let BeforeModelVerdict::Proceed(mutation) = &verdict
             && !mutation.is_empty()
         {
@@ -304,8 +305,8 @@ impl CaseRun<'_> {
             // Events are made of strings and JSON values, which always become JSON.
             let before = serde_json::to_value(&event).unwrap_or_default();
             let outcome = engine.fire(self.scope(), event, origin).await;
-            let (verdict, output) = evaluate::<E>(&outcome.runs);
-            let action = verdict.action();
+            let output = merged_output::<E>(&outcome.runs);
+            let action = E::action(&output);
             stage.add(&outcome.runs, action);
             let answers_ask = origin == EventOrigin::Derived && action == Action::Ask;
             stage.is_denied |= answers_ask && self.runner.config.ask == AskMode::Deny;
@@ -318,12 +319,12 @@ impl CaseRun<'_> {
 }
 
 /// Merges the runs of a guard, also if it only observes.
-fn evaluate<E: EventKind>(runs: &[HookRun]) -> (E::Verdict, HookOutput) {
+fn merged_output<E: EventKind>(runs: &[HookRun]) -> HookOutput {
     let outputs = runs.iter().map(|run| &run.result.output);
     let (mut output, _) = merge_outputs(outputs, E::HONOURS);
     // An agent that supports no replacement receives a denial.
     output.deny_masked_result();
-    (E::evaluate(&output), output)
+    output
 }
 
 /// Returns the fields of an event after the edits of a guard; `None` if they are
@@ -354,9 +355,9 @@ fn finish_chunk(
     chunk: &mut ResponseDocument,
     runs: &[HookRun],
 ) -> Result<(), DialectError> {
-    let (verdict, _) = evaluate::<AfterModel>(runs);
-    stage.add(runs, verdict.action());
-    if let FlowVerdict::Proceed(Some(mutation)) = &verdict {
+    let output = merged_output::<AfterModel>(runs);
+    stage.add(runs, AfterModel::action(&output));
+    if let FlowVerdict::Proceed(Some(mutation)) = &AfterModel::evaluate(&output) {
         chunk.write(mutation)?;
         stage.is_edited |= chunk.is_edited();
     }

@@ -31,7 +31,10 @@ impl Protocol for LlxprtProtocol {
 
     fn write(&self, context: &Context, event: Event<'_>, extras: InputExtras<'_>) -> Bytes {
         let request = event.llm_request().map(request);
-        let response = event.llm_response().map(response);
+        let response = match event {
+            Event::AfterModel(event) => Some(response(&event.llm_response)),
+            _ => None,
+        };
         let fields = [("llm_request", request), ("llm_response", response)];
         let replacements = fields
             .into_iter()

@@ -21,7 +21,7 @@ use crate::{
     error::ApiError,
     event::{AfterTool, BeforeAgent, EventName, FlowVerdict, Reason, ResultEdit, SessionStart},
     observe::recorder::{ExchangeAction, ExchangeEvent},
-    session::{Item, Prompt, Session, SessionRequest, YieldBudget},
+    session::{Item, ItemNote, Prompt, Session, SessionRequest, YieldBudget},
     state::ReplayInput,
 };
 
@@ -189,6 +189,7 @@ async fn fire_before_agent(
             note.response = note.response.take().or(denial.response);
             note.stopped = note.stopped.take().or(denial.stopped);
         }
+        turn.context.reserve_memory(text_bytes(session, &item))?;
     }
     // The turn of the last prompt is the current one, also behind tool results.
     let last = session.prompts().last();
@@ -228,16 +229,9 @@ fn record_prompt(session: &mut Session, item: &Item, verdict: FlowVerdict<Option
     }
 }
 
-/// Returns the number of bytes of text that a verdict on a tool result adds to the request.
-fn text_bytes(verdict: &FlowVerdict<ResultEdit>) -> usize {
-    match verdict {
-        FlowVerdict::Proceed(edit) => {
-            let texts = [&edit.replacement, &edit.context];
-            texts.into_iter().flatten().map(String::len).sum()
-        }
-        FlowVerdict::Deny(reason) => reason.as_str().len(),
-        FlowVerdict::Stop(_, verdict) => text_bytes(verdict),
-    }
+/// Returns the number of bytes of text that hooks have written about an item.
+fn text_bytes(session: &Session, item: &Item) -> usize {
+    session.note(item).map_or(0, ItemNote::text_bytes)
 }
 
 /// Records the verdict on a tool result. Returns the reason if it stops the session.
@@ -317,17 +311,16 @@ async fn decide_results(
         let Some(verdict) = verdicts.next().await else {
             break;
         };
-        let bytes = text_bytes(&verdict);
+        let stop = record_result(session, item, verdict);
+        let bytes = text_bytes(session, item);
         added_bytes += bytes;
         if added_bytes > limit {
             return Err(too_large(limit));
         }
         turn.context.reserve_memory(bytes)?;
         // An earlier step cannot be stopped any more.
-        if let Some(reason) = record_result(session, item, verdict)
-            && *in_last_step
-        {
-            stopped = Some(reason);
+        if *in_last_step {
+            stopped = stop.or(stopped);
         }
     }
     Ok(stopped)

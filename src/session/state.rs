@@ -291,7 +291,8 @@ impl ItemNote {
         };
     }
 
-    fn text_bytes(&self) -> usize {
+    /// Returns the number of bytes of text that hooks have written about the item.
+    pub fn text_bytes(&self) -> usize {
         let Self {
             response,
             denied,

@@ -32,16 +32,23 @@ pub struct Document {
     pub(super) bytes: Bytes,
     /// Position in the layout; `None` for an object without fields.
     span: Option<LayoutSpan>,
-    /// Edited fields by their index in the layout; `None` if one is removed.
-    pub(super) edits: BTreeMap<usize, Option<Bytes>>,
-    /// INVARIANT: no two have the same name, nor one the name of a field of the text.
-    pub(super) new_fields: Vec<NewField>,
+    /// Boxed, because most documents have no edits and many are moved.
+    pub(super) edits: Option<Box<Edits>>,
 }
 
 impl Default for Document {
     fn default() -> Self {
         Self::empty()
     }
+}
+
+/// Edits of the fields of a document.
+#[derive(Debug, Clone, Default)]
+pub struct Edits {
+    /// Edited fields of the text by their index in the layout; `None` if one is removed.
+    pub text_fields: BTreeMap<usize, Option<Bytes>>,
+    /// INVARIANT: no two have the same name, nor one the name of a field of the text.
+    pub new_fields: Vec<NewField>,
 }
 
 /// A field that the text does not have.
@@ -92,8 +99,7 @@ impl<'a> FieldText<'a> {
         Ok(Document {
             span: Some(self.span()?),
             bytes: self.bytes,
-            edits: BTreeMap::new(),
-            new_fields: Vec::new(),
+            edits: None,
         })
     }
 }
@@ -112,8 +118,7 @@ impl Document {
         Ok(Self {
             bytes,
             span: Some(span),
-            edits: BTreeMap::new(),
-            new_fields: Vec::new(),
+            edits: None,
         })
     }
 
@@ -131,8 +136,7 @@ impl Document {
         Self {
             bytes: Bytes::from_static(b"{}"),
             span: None,
-            edits: BTreeMap::new(),
-            new_fields: Vec::new(),
+            edits: None,
         }
     }
 
@@ -227,13 +231,13 @@ impl Document {
 
     /// Returns whether any field was edited.
     pub fn is_edited(&self) -> bool {
-        !(self.edits.is_empty() && self.new_fields.is_empty())
+        self.edits.is_some()
     }
 
     /// Returns whether no field is left.
     pub fn is_empty(&self) -> bool {
         let mut kept = self.indexes().filter_map(|index| self.kept_key(index));
-        kept.next().is_none() && self.new_fields.iter().all(|field| field.json.is_none())
+        kept.next().is_none() && self.new_fields().iter().all(|field| field.json.is_none())
     }
 
     /// Returns whether it has no field but those with the `known` names.
@@ -257,13 +261,13 @@ impl Document {
     /// Returns the fields with their current values: those of the text in order, then new ones.
     pub fn fields(&self) -> impl Iterator<Item = (Cow<'_, str>, Bytes)> {
         let original = self.places().filter_map(|(index, key, value)| {
-            let json = match self.edits.get(&index) {
+            let json = match self.text_edit(index) {
                 Some(edit) => edit.clone()?,
                 None => self.bytes.slice(value),
             };
             Some((unquote(self.bytes.get(key)?)?, json))
         });
-        let new = self.new_fields.iter();
+        let new = self.new_fields().iter();
         original.chain(new.filter_map(|field| Some((unquote(&field.key)?, field.json.clone()?))))
     }
 
@@ -279,8 +283,8 @@ impl Document {
 
     fn text_at(&self, position: FieldPosition) -> Option<FieldText<'_>> {
         let json = match position {
-            FieldPosition::New(index) => self.new_fields.get(index)?.json.as_ref(),
-            FieldPosition::Text(index) => match self.edits.get(&index) {
+            FieldPosition::New(index) => self.new_fields().get(index)?.json.as_ref(),
+            FieldPosition::Text(index) => match self.text_edit(index) {
                 Some(edit) => edit.as_ref(),
                 None => return FieldText::at(self.span.as_ref()?, &self.bytes, index),
             },
@@ -302,7 +306,7 @@ impl Document {
                 search.add(key, FieldPosition::Text(index))?;
             }
         }
-        for (index, field) in self.new_fields.iter().enumerate() {
+        for (index, field) in self.new_fields().iter().enumerate() {
             if field.json.is_some() {
                 search.add(&field.key, FieldPosition::New(index))?;
             }
@@ -321,8 +325,20 @@ impl Document {
     #[inline]
     fn kept_key(&self, index: usize) -> Option<&[u8]> {
         let key = self.bytes.get(self.span.as_ref()?.key(index)?)?;
-        let is_removed = self.edits.get(&index).is_some_and(Option::is_none);
+        let is_removed = self.text_edit(index).is_some_and(Option::is_none);
         (!is_removed).then_some(key)
+    }
+
+    /// Returns the edit of the field at an index in the layout, if it has one.
+    #[inline]
+    pub(super) fn text_edit(&self, index: usize) -> Option<&Option<Bytes>> {
+        self.edits.as_ref()?.text_fields.get(&index)
+    }
+
+    /// Returns the fields that the text does not have.
+    pub(super) fn new_fields(&self) -> &[NewField] {
+        let edits = self.edits.as_ref();
+        edits.map_or(&[], |edits| edits.new_fields.as_slice())
     }
 
     /// Returns the names and positions of all fields, removed ones included.
@@ -331,7 +347,7 @@ impl Document {
             let name = unquote(self.bytes.get(key)?)?;
             Some((name, FieldPosition::Text(index)))
         });
-        let new = self.new_fields.iter().enumerate();
+        let new = self.new_fields().iter().enumerate();
         let new = new
             .filter_map(|(index, field)| Some((unquote(&field.key)?, FieldPosition::New(index))));
         original.chain(new)

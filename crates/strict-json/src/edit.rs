@@ -45,7 +45,7 @@ impl Document {
             match (positions.get(name).copied(), json) {
                 (Some(position), json) => self.edit(position, json),
                 (None, Some(json)) => {
-                    let position = FieldPosition::New(self.new_fields.len());
+                    let position = FieldPosition::New(self.new_fields().len());
                     positions.insert(name.to_owned(), position);
                     self.add(name, json);
                 }
@@ -108,10 +108,11 @@ impl Document {
     }
 
     fn edit(&mut self, position: FieldPosition, json: Option<Bytes>) {
+        let edits = self.edits.get_or_insert_default();
         match position {
-            FieldPosition::Text(index) => drop(self.edits.insert(index, json)),
+            FieldPosition::Text(index) => drop(edits.text_fields.insert(index, json)),
             FieldPosition::New(index) => {
-                if let Some(field) = self.new_fields.get_mut(index) {
+                if let Some(field) = edits.new_fields.get_mut(index) {
                     field.json = json;
                 }
             }
@@ -121,13 +122,15 @@ impl Document {
     fn add(&mut self, name: &str, json: Bytes) {
         let key = Value::from(name).to_string().into();
         let json = Some(json);
-        self.new_fields.push(NewField { key, json });
+        let edits = self.edits.get_or_insert_default();
+        edits.new_fields.push(NewField { key, json });
     }
 
     /// Returns the position of a removed field, which a new one of its name takes.
     fn removed(&self, name: &str) -> Option<FieldPosition> {
-        let has_removed = self.edits.values().any(Option::is_none)
-            || self.new_fields.iter().any(|field| field.json.is_none());
+        let edits = self.edits.as_ref()?;
+        let has_removed = edits.text_fields.values().any(Option::is_none)
+            || edits.new_fields.iter().any(|field| field.json.is_none());
         if !has_removed {
             return None;
         }
@@ -149,7 +152,7 @@ impl Document {
         let mut out = Vec::with_capacity(self.bytes.len());
         let (mut end, mut is_empty) = (0, true);
         for (index, key, value) in self.places() {
-            let edit = self.edits.get(&index);
+            let edit = self.text_edit(index);
             let is_removed = edit.is_some_and(Option::is_none);
             // What precedes the first field is the opening brace, else a comma.
             if end == 0 || !(is_removed || is_empty) {
@@ -166,7 +169,7 @@ impl Document {
         let brace = self.bytes.iter().rposition(|byte| *byte == b'}');
         let brace = brace.unwrap_or(end);
         out.extend(text(end, brace));
-        for field in &self.new_fields {
+        for field in self.new_fields() {
             if let Some(json) = &field.json {
                 let separator: &[u8] = if is_empty { b"" } else { b"," };
                 out.extend([separator, &field.key, b":", json].concat());

@@ -158,19 +158,16 @@ impl HookOutput {
     }
 
     /// Turns a masked result into a denial, whose reason agents use in place of the result (hook
-    /// protocol, section 1). Not all support `updatedToolOutput`. Returns whether there is one.
-    pub fn deny_masked_result(&mut self) -> bool {
-        if !self.interpretation.is_result_masked {
-            return false;
+    /// protocol, section 1). Not all support `updatedToolOutput`.
+    pub fn deny_masked_result(&mut self) {
+        if self.interpretation.is_result_masked
+            && let Some(text) = self.interpretation.tool_result.take()
+        {
+            let texts = std::iter::once(text).chain(self.rendered_context());
+            let texts: Vec<String> = texts.collect();
+            self.decision = Some(Decision::Deny);
+            self.reason = Some(texts.join("\n\n"));
         }
-        let Some(text) = self.interpretation.tool_result.take() else {
-            return false;
-        };
-        let texts = std::iter::once(text).chain(self.rendered_context());
-        let texts: Vec<String> = texts.collect();
-        self.decision = Some(Decision::Deny);
-        self.reason = Some(texts.join("\n\n"));
-        true
     }
 
     /// Returns a message for the user, without a decision.

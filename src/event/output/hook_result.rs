@@ -1,7 +1,7 @@
 //! The result of one hook's run: status, output and diagnostics.
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     diagnostic::{Diagnostic, DiagnosticCode},
@@ -101,30 +101,32 @@ impl HookResult {
         self.status = HookStatus::Failed;
     }
 
-    /// Turns fields of decisions and edits that are ignored because of their value into a failure,
-    /// unless the hook refuses the event anyway.
+    /// Fails if a decision or an edit is ignored because of its value, unless the hook refuses the
+    /// event anyway.
     fn fail_lost_fields(&mut self, event: EventName) {
-        let refuses = self.output.deny().is_some() || self.output.stop().is_some();
-        if self.status == HookStatus::Failed || refuses && event.honours(OutputPart::Flow) {
+        let refuses = event.honours(OutputPart::Flow)
+            && (self.output.deny().is_some() || self.output.stop().is_some());
+        if self.status == HookStatus::Failed || refuses {
             return;
         }
-        let diagnostics = self.diagnostics.iter();
-        let mut lost: Vec<String> = diagnostics
-            .filter(|diagnostic| diagnostic.code == DiagnosticCode::WrongType)
-            .map(|diagnostic| diagnostic.detail.clone())
-            .filter(|field| is_decision_or_result(field, event))
-            .collect();
+        let is_lost = |diagnostic: &mut Diagnostic| {
+            diagnostic.code == DiagnosticCode::WrongType
+                && is_decision_or_result(&diagnostic.detail, event)
+        };
+        let unread = self.diagnostics.extract_if(.., is_lost);
+        let mut lost: Vec<String> = unread.map(|diagnostic| diagnostic.detail).collect();
         for part in event.honoured_parts() {
             let fields = lost_fields(*part, &self.output).into_iter();
             lost.extend(fields.map(str::to_owned));
         }
+        if lost.is_empty() {
+            return;
+        }
+        self.status = HookStatus::Failed;
+        // The last diagnostic is the cause of a failure.
         for field in lost {
-            let ignored = DiagnosticCode::WrongType.with(field.clone());
-            self.diagnostics.retain(|diagnostic| *diagnostic != ignored);
-            // The last diagnostic is the cause of a failure.
             let cause = format!("unusable value of `{field}`");
             self.diagnostics.push(DiagnosticCode::WrongType.with(cause));
-            self.status = HookStatus::Failed;
         }
     }
 
@@ -143,10 +145,8 @@ fn is_decision_or_result(field: &str, event: EventName) -> bool {
     match field {
         "hookSpecificOutput" => event.can_fail_closed(),
         "continue" => event.honours(OutputPart::Flow),
-        _ => {
-            let results = OutputPart::ToolResult;
-            event.honours(results) && results.specific_fields().contains(&field)
-        }
+        "updatedToolOutput" | "updatedMCPToolOutput" => event.honours(OutputPart::ToolResult),
+        _ => false,
     }
 }
 
@@ -159,22 +159,9 @@ fn lost_fields(part: OutputPart, output: &HookOutput) -> Vec<&'static str> {
     let Some(value) = output.specific(field).filter(|value| has_value(value)) else {
         return vec![];
     };
-    if part == OutputPart::ToolSelection {
-        return ToolConfig::unusable_fields(value);
-    }
-    if part == OutputPart::LlmRequest && value.is_object() {
-        return output.request_edit().lost_fields();
-    }
-    if is_unusable(part, value) {
-        vec![*field]
-    } else {
-        vec![]
-    }
-}
-
-/// Returns whether an edit as a whole is ignored because of its value.
-fn is_unusable(part: OutputPart, value: &Value) -> bool {
-    match part {
+    let is_unusable = match part {
+        OutputPart::ToolSelection => return ToolConfig::unusable_fields(value),
+        OutputPart::LlmRequest if value.is_object() => return output.request_edit().lost_fields(),
         OutputPart::LlmRequest | OutputPart::ToolInput => !value.is_object(),
         OutputPart::SyntheticResponse => {
             ResponseMutation::read(value).is_none_or(|response| !response.is_response())
@@ -187,10 +174,10 @@ fn is_unusable(part: OutputPart, value: &Value) -> bool {
         | OutputPart::AdditionalContext
         | OutputPart::AppendedText
         | OutputPart::ClearContext
-        | OutputPart::ToolSelection
         | OutputPart::ToolResult
         | OutputPart::TailToolCall => false,
-    }
+    };
+    if is_unusable { vec![*field] } else { vec![] }
 }
 
 fn failure_reason(hook: &str, failure: &Diagnostic) -> String {

@@ -21,7 +21,7 @@ use crate::{
     },
     event::{
         Action, AgentScope, Context, EventKind, EventName, EventOrigin, EventVisitor, HookResult,
-        RuleId, Verdict,
+        RuleId,
     },
     hook::{
         Engine, EventScope, Hook, HookExecution, HookTable, table::MatcherGroup,
@@ -286,7 +286,7 @@ impl EventVisitor for EventRun<'_> {
         let outcome = self.runtime.block_on(outcome);
         let tools = outcome.output.specific("toolConfig");
         Outcome {
-            action: outcome.verdict.action(),
+            action: E::action(&outcome.output),
             tools: tools.and_then(ToolConfig::read),
         }
     }

@@ -1,26 +1,21 @@
 //! Policies, `AfterModel` hooks and `BeforeTool` hooks on one response, or one chunk of it.
 
 mod records;
+mod tool_calls;
 
 use std::{
     ops::ControlFlow::{self, Break, Continue},
     sync::Arc,
 };
 
-use serde_json::{Map, Value};
-
 use super::refusal::{Filtered, Refusal};
 use crate::{
-    config::AskMode,
     dialect::{
-        self, AllowedFunctions, CallDecision, DialectError, EditedCandidates, FinishEdits,
-        FunctionCall, PartialCalls, ResponseDocument,
+        self, AllowedFunctions, DialectError, EditedCandidates, FinishEdits, PartialCalls,
+        ResponseDocument,
     },
     error::ApiError,
-    event::{
-        AfterModel, ArgumentsEdit, BeforeTool, BeforeToolVerdict, Context, EventName, EventOrigin,
-        FlowVerdict, HookRun, Reason, mcp_context,
-    },
+    event::{AfterModel, Context, EventName, FlowVerdict, HookRun, Reason},
     hook::{EventScope, Plan, ResponsePolicies, conclude, run_hooks},
     model::{CachedRequest, ResponseMutation},
     observe::recorder::{ExchangeAction, ExchangeEvent},
@@ -53,6 +48,8 @@ pub struct ResponseFilter<'a> {
     /// Candidates whose texts hooks have edited.
     edited_candidates: EditedCandidates,
     fires_before_tool: bool,
+    /// Bytes of the reasons and edits of `BeforeTool` hooks.
+    pub decision_bytes: usize,
     /// True if the response may have calls of a shell that runs upstream.
     may_have_hosted_shell: bool,
     /// Number of inspected chunks that are not recorded yet.
@@ -87,6 +84,9 @@ impl<'a> ResponseFilter<'a> {
         let (event, subject) = (EventName::AfterModel, request.subject());
         let locked_plan = engine.plan_locked_hooks(&mut plan, event, scope, subject);
         let locked_plan = locked_plan.filter(|locked| !locked.hooks.is_empty());
+        let second_policies = plan
+            .has_second_pass()
+            .then(|| engine.second_pass_policies(&plan, scope, call.model_name()));
         let mut llm_request = CachedRequest::default();
         if !plan.hooks.is_empty() {
             // Streams may be long, so the form holds media only for hooks that receive it.
@@ -97,13 +97,14 @@ impl<'a> ResponseFilter<'a> {
             hook_context: turn.hook_context.clone(),
             model: call.model_name().to_owned(),
             first_policies: engine.response_policies(&plan, scope, call, document),
-            second_policies: engine.second_pass_policies_if_needed(&plan, scope, call.model_name()),
+            second_policies: second_policies.unwrap_or_default(),
             llm_request: Arc::new(llm_request),
             allowed,
             partial_calls: PartialCalls::default(),
             finish_edits: FinishEdits::default(),
             edited_candidates: EditedCandidates::default(),
             fires_before_tool,
+            decision_bytes: 0,
             may_have_hosted_shell: dialect::may_have_hosted_shell(call, original, document)?,
             unrecorded_chunks: 0,
             is_required: is_hooked || is_summary || is_rest || context.records_responses,
@@ -262,113 +263,6 @@ impl<'a> ResponseFilter<'a> {
             FlowVerdict::Deny(reason) => Ok(Break(self.refuse(reason, ExchangeAction::Deny))),
             FlowVerdict::Stop(reason, _) => Ok(Break(self.refuse(reason, ExchangeAction::Stop))),
         }
-    }
-
-    /// Fires `BeforeTool` for each function call, before the agent receives any of them.
-    async fn fire_before_tool(
-        &mut self,
-        mut chunk: ResponseDocument,
-    ) -> Result<Filtered, DialectError> {
-        if !self.fires_before_tool {
-            return Ok(Continue(chunk));
-        }
-        let mut decisions = Vec::new();
-        for (candidate, call) in chunk.calls()? {
-            match Box::pin(self.decide_call(candidate, call)).await {
-                Continue(decision) => decisions.push(decision),
-                Break(reason) => {
-                    let refusal = self.refuse(reason, ExchangeAction::Stop);
-                    return Ok(Break(refusal.of_calls_in(chunk)));
-                }
-            }
-        }
-        if decisions.iter().all(|one| *one == CallDecision::Keep) {
-            return Ok(Continue(chunk));
-        }
-        self.context.record_action(ExchangeAction::Edit);
-        let is_rewrite = |decision: &CallDecision| matches!(decision, CallDecision::Rewrite(_));
-        let has_rewrites = decisions.iter().any(is_rewrite);
-        chunk.decide_calls(decisions)?;
-        if has_rewrites {
-            return self.inspect_rewritten(chunk);
-        }
-        Ok(Continue(chunk))
-    }
-
-    /// Decides one function call. Breaks with the reason if the session stops.
-    async fn decide_call(
-        &mut self,
-        candidate: u64,
-        call: FunctionCall,
-    ) -> ControlFlow<Reason, CallDecision> {
-        if call.is_partial || call.name.is_empty() {
-            let reason = "its arguments are streamed in parts, which hooks cannot inspect";
-            let mut refuse = |_: &FunctionCall| Some(reason.to_owned());
-            return Continue(self.partial_calls.decide(candidate, &call, &mut refuse));
-        }
-        let tool_input = match call.arguments {
-            Value::Null => Map::new(),
-            Value::Object(arguments) => arguments,
-            _ => {
-                let reason = "its arguments are not an object".to_owned();
-                return Continue(CallDecision::Refuse(reason));
-            }
-        };
-        self.decide_tool(BeforeTool {
-            mcp_context: mcp_context(&call.name),
-            tool_name: call.name,
-            toolset_name: call.toolset,
-            tool_input,
-            original_request_name: None,
-        })
-        .await
-    }
-
-    /// Decides a complete call with the verdict of `BeforeTool`: keep, rewrite or refuse.
-    async fn decide_tool(&self, event: BeforeTool) -> ControlFlow<Reason, CallDecision> {
-        let tool_input = event.tool_input.clone();
-        let (snapshot, scope) = (&self.context.snapshot, self.scope());
-        let fired = snapshot.engine.fire(scope, event, EventOrigin::Derived);
-        let outcome = fired.await;
-        let edit = match outcome.verdict {
-            BeforeToolVerdict::Proceed(edit) => edit,
-            BeforeToolVerdict::Ask(_) if snapshot.config.ask == AskMode::Allow => {
-                ArgumentsEdit::from_output(&outcome.output)
-            }
-            BeforeToolVerdict::Ask(reason) | BeforeToolVerdict::Deny(reason) => {
-                return Continue(CallDecision::Refuse(reason.as_str().to_owned()));
-            }
-            BeforeToolVerdict::Stop(reason) => return Break(reason),
-        };
-        let mut arguments = tool_input.clone();
-        edit.apply(&mut arguments);
-        Continue(if arguments == tool_input {
-            CallDecision::Keep
-        } else {
-            CallDecision::Rewrite(arguments)
-        })
-    }
-
-    /// Lets policies inspect calls that hooks rewrote. Each inspection is independent, because a
-    /// call is complete.
-    fn inspect_rewritten(&mut self, mut chunk: ResponseDocument) -> Result<Filtered, DialectError> {
-        let engine = &self.context.snapshot.engine;
-        let mut policies = engine.second_pass_policies(&self.plan, self.scope(), &self.model);
-        let runs = policies.inspect(&mut chunk, ChunkPosition::Last)?;
-        let runs = self.record_policies(runs);
-        self.apply_runs(chunk, runs)
-    }
-
-    /// Withholds calls of functions that were not selected.
-    fn withhold_unselected(&mut self, chunk: &mut ResponseDocument) -> Result<(), DialectError> {
-        if self.allowed.is_all() {
-            return Ok(());
-        }
-        let mut refuse = |call: &FunctionCall| {
-            let reason = || format!("`{}` is not allowed for this call", call.name);
-            (!self.allowed.includes(call)).then(reason)
-        };
-        chunk.withhold_calls(&mut self.partial_calls, &mut refuse)
     }
 
     fn scope(&self) -> EventScope<'_> {

@@ -14,15 +14,5 @@ pub struct Refusal {
     pub passed: Option<Box<ResponseDocument>>,
 }
 
-impl Refusal {
-    /// Returns the refusal of the calls in a chunk, and of all that follows.
-    pub fn of_calls_in(self, chunk: ResponseDocument) -> Self {
-        Self {
-            passed: Some(Box::new(chunk)),
-            ..self
-        }
-    }
-}
-
 /// A filtered response or chunk, or the refusal of it and of all that follows.
 pub type Filtered = ControlFlow<Refusal, ResponseDocument>;

@@ -138,6 +138,7 @@ impl<'a> ResponseBuffer<'a> {
     ) -> Result<ControlFlow<Refusal>, ApiError> {
         let admitted = self.push(response, ChunkPosition::Last).await?;
         self.sent_texts.clear();
+        self.context.reserve_memory(self.filter.decision_bytes)?;
         Ok(admitted.map_continue(|chunks| self.held.extend(chunks)))
     }
 
@@ -213,8 +214,8 @@ impl<'a> ResponseBuffer<'a> {
         self.held.push(chunk);
     }
 
-    /// Counts what is buffered of a streamed response: the chunks that are held back, and all of
-    /// its text.
+    /// Counts what is buffered of a streamed response: the chunks that are held back, the reasons
+    /// and edits of hooks for its calls, and all of its text.
     ///
     /// # Errors
     ///
@@ -226,7 +227,8 @@ impl<'a> ResponseBuffer<'a> {
         if held_bytes > limit {
             return Err(UpstreamError::TooLarge { limit }.into());
         }
-        let buffered = held_bytes + self.text.capacity() + self.step.bytes();
+        let texts = self.text.capacity() + self.filter.decision_bytes;
+        let buffered = held_bytes + texts + self.step.bytes();
         let new_bytes = buffered.saturating_sub(self.reserved_bytes);
         if new_bytes > 0 {
             self.reserved_bytes += new_bytes;

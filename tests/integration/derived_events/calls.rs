@@ -204,6 +204,50 @@ async fn arguments_are_rewritten_in_place() {
     assert_eq!(json!(parts(&events)), json!([expected]));
 }
 
+/// Returns the errors that the model gets for the calls of an answer with 6 calls, under a hook
+/// that runs `command` with `$text`, which has 1,000,000 bytes.
+async fn errors_under_long_text(command: &str) -> Vec<String> {
+    let write_at = |number: usize| call("write_file", &json!({ "file_path": number }));
+    let calls: Vec<Value> = (0..6).map(write_at).collect();
+    let answers = [json!(calls), json!([text("fine")])];
+    let upstream = Upstream::scripted(&script(&answers)).await;
+    let text = "cat > /dev/null; text=$(head -c 1000000 /dev/zero | tr '\\0' x)";
+    let gate = TestGateway::start(&upstream, &on_write(&format!("{text}; {command}"))).await;
+
+    let answer = Chat::with_prompt("go").send(&gate).await;
+
+    let received = &answer["candidates"][0]["content"]["parts"];
+    assert_eq!(*received, json!([{ "text": "fine" }]));
+    let results = request_contents(&upstream)[1][2]["parts"].clone();
+    let results = results.as_array().unwrap().iter();
+    let errors = results.map(|result| &result["functionResponse"]["response"]["error"]);
+    errors
+        .map(|error| error.as_str().unwrap().to_owned())
+        .collect()
+}
+
+const TOO_LONG: &str = "Tool execution blocked: the reasons and edits of hooks for the calls of this answer are too long; ask for fewer calls at once";
+
+#[tokio::test]
+async fn calls_are_denied_with_a_short_reason_once_their_reasons_are_too_long() {
+    let errors = errors_under_long_text("echo \"$text\" >&2; exit 2").await;
+
+    let lengths: Vec<usize> = errors.iter().map(String::len).collect();
+    let long = "Tool execution blocked: ".len() + 1_000_000;
+    assert_eq!(lengths[..4], [long; 4]);
+    assert_eq!(errors[4..], [TOO_LONG; 2]);
+}
+
+#[tokio::test]
+async fn calls_are_denied_once_their_edits_are_too_long() {
+    let edit = r#"{"hookSpecificOutput":{"tool_input":{"content":"%s"}}}"#;
+
+    let errors = errors_under_long_text(&format!("printf '{edit}' \"$text\"")).await;
+
+    assert_eq!(errors[..4], [NOT_RUN; 4]);
+    assert_eq!(errors[4..], [TOO_LONG; 2]);
+}
+
 #[tokio::test]
 async fn policies_inspect_arguments_that_hooks_edited() {
     let answers = [json!([write()]), json!([text("fine")])];

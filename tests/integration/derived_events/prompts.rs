@@ -424,3 +424,24 @@ async fn a_denied_prompt_stays_denied_behind_a_text_that_is_put_in_front_of_it()
         assert!(!request.body.contains("bad idea"), "{}", request.body);
     }
 }
+
+#[tokio::test]
+async fn context_of_prompts_counts_against_the_memory_limit() {
+    let upstream = Upstream::mock().await;
+    let context = json!({ "hookSpecificOutput": { "additionalContext": "x".repeat(2000) } });
+    let hooks = hook::config(&[("BeforeAgent", hook::printing("long", &context))]);
+    let limits = "limits: { body: 64KiB, memory: 64KiB }";
+    let gate = TestGateway::start(&upstream, &format!("{limits}\n{hooks}")).await;
+    let mut chat = Chat::new();
+    for number in 0..40 {
+        chat = chat.user(&format!("question {number}")).model("answer");
+    }
+
+    let answer = gate
+        .agent()
+        .generate(MODEL, &chat.user("last").body())
+        .await;
+
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert!(upstream.requests().is_empty());
+}

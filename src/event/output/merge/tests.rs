@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::event::{BeforeTool, EventDefinition, EventName, Verdict};
+use crate::event::{BeforeTool, EventDefinition, EventName};
 
 fn any_output() -> impl Strategy<Value = HookOutput> {
     let decision = prop::sample::select(vec!["allow", "ask", "deny", "nonsense"]);
@@ -13,7 +13,7 @@ fn any_output() -> impl Strategy<Value = HookOutput> {
 }
 
 fn action(outputs: &[HookOutput]) -> crate::event::Action {
-    BeforeTool::evaluate(&merge_outputs(outputs, BeforeTool::HONOURS).0).action()
+    BeforeTool::action(&merge_outputs(outputs, BeforeTool::HONOURS).0)
 }
 
 proptest! {
