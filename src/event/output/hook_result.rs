@@ -70,10 +70,12 @@ impl HookResult {
     }
 
     /// Returns the code of a part of the output that has no effect: of unreliable output, or else
-    /// of the first other part but text. None if the hook failed.
+    /// of the first other part but text and edits that are dropped, which are logged for each
+    /// event. None if the hook failed.
     pub fn ignored_part(&self) -> Option<DiagnosticCode> {
         let codes = self.diagnostics.iter().map(|diagnostic| diagnostic.code);
-        let ignored = codes.filter(|code| *code != DiagnosticCode::PlainText);
+        let others = [DiagnosticCode::PlainText, DiagnosticCode::EditDropped];
+        let ignored = codes.filter(|code| !others.contains(code));
         let first = ignored.min_by_key(|code| !code.is_unreliable_output());
         first.filter(|_| self.status != HookStatus::Failed)
     }
