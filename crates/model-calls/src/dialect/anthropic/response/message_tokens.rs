@@ -113,9 +113,7 @@ pub fn new_usage(form: &Document, end: &[Bytes]) -> Result<Document> {
     for data in end {
         usage = parse_strict(data.clone())?.child(USAGE)?.unwrap_or(usage);
     }
-    visit_usage(&mut usage, &mut |object, known| {
-        remove_labels(object, known)
-    })?;
+    visit_usage(&mut usage, &mut remove_labels)?;
     let counts = form.child(USAGE_METADATA)?.unwrap_or_default();
     MessageTokens::of_form(&counts)?.write(&mut usage)?;
     Ok(usage)

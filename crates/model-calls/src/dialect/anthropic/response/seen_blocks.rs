@@ -32,9 +32,7 @@ pub fn keep_seen(parts: &mut [Document]) -> Result<()> {
             if type_of(&block)? == "tool_use" {
                 remove_labels(&mut block, &["type"])?;
             } else {
-                visit_block(&mut block, &mut |object, known| {
-                    remove_labels(object, known)
-                })?;
+                visit_block(&mut block, &mut remove_labels)?;
             }
             seen.push(block);
         }

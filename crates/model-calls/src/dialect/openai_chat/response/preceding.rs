@@ -109,9 +109,7 @@ pub fn with_call_fields(mut call: Value, part: &Document) -> Result<Value> {
     let preceding = part.child(&[PRECEDING])?;
     let fields = preceding.map(|preceding| preceding.child(&["call"]));
     if let (Value::Object(call), Some(mut fields)) = (&mut call, fields.transpose()?.flatten()) {
-        visit_call(&mut fields, &mut |object, known| {
-            remove_labels(object, known)
-        })?;
+        visit_call(&mut fields, &mut remove_labels)?;
         call.extend(extra_fields(&Document::from_checked(fields.to_bytes())?)?);
     }
     Ok(call)

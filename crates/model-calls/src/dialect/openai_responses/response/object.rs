@@ -156,7 +156,7 @@ pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>> {
 fn remove_seen(reasoning: &mut Document) -> Result<()> {
     reasoning.set(SUMMARY, &json!([]))?;
     reasoning.remove(CONTENT)?;
-    visit_item(reasoning, &mut |object, known| remove_labels(object, known))
+    visit_item(reasoning, &mut remove_labels)
 }
 
 /// Returns the response of a view without an original.
