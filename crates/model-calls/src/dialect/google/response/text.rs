@@ -18,6 +18,7 @@ use crate::dialect::{
             envelope::ENVELOPE_FIELDS,
         },
     },
+    json_strings::EditText,
     text_edit::{ResponseTextEditor, TextChannel, TextEnd, TextKind, TextRest, TextStream},
 };
 
@@ -185,7 +186,7 @@ impl CandidateDocument {
     }
 
     /// Edits the fields of the content that hookgate does not interpret.
-    fn edit_content_fields(&mut self, edit: &mut dyn FnMut(&str) -> Option<String>) -> Result<()> {
+    fn edit_content_fields(&mut self, edit: EditText<'_>) -> Result<()> {
         let Some(content) = &mut self.content else {
             return Ok(());
         };
