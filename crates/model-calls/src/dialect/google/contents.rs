@@ -163,7 +163,8 @@ impl ContentsWriter<'_> {
             .unwrap_or_default()
             .iter();
         for message in inserted.filter(|message| !message.content.is_empty()) {
-            self.pending.push(Content::from_message(message)?);
+            let content = text_content(message.role, &message.content);
+            self.pending.push(Content::from_bytes(content)?);
         }
         Ok(())
     }
