@@ -9,7 +9,7 @@ use crate::dialect::{
     google::is_thought,
     openai_chat::{
         block::{block_thought, read_block},
-        fields::{CONTENT, FUNCTION_CALL, PARAGRAPH, REFUSAL, TEXT, THINKING, TOOL_CALLS},
+        fields::{CONTENT, FUNCTION_CALL, PARAGRAPH, REFUSAL, TEXT, TOOL_CALLS},
         message_parts::{
             EditedPart, EditedParts, PartPlace, PlacedPart, add_call_ids, are_same, read_calls,
         },
@@ -20,6 +20,8 @@ use crate::dialect::{
 pub const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
 /// Lists with the same thoughts again, and their signatures.
 pub const THOUGHT_DETAILS: [&str; 2] = ["reasoning_details", "thinking_blocks"];
+/// Fields of an element of these lists with a text of its thought, which may arrive in pieces.
+pub const DETAIL_TEXTS: [&str; 3] = ["text", "summary", "thinking"];
 
 /// Fields of a message that hold no text, or are edited otherwise.
 const ANSWER_FIELDS: &[&str] = &[
@@ -129,8 +131,8 @@ fn read_thought(message: &Document) -> Result<Option<(&'static str, String)>> {
 fn read_details(message: &Document, list: &str) -> Result<String> {
     let mut text = String::new();
     for detail in message.children(&[list])?.unwrap_or_default() {
-        for field in [TEXT, &["summary"], THINKING] {
-            text.extend(detail.string(field)?);
+        for field in DETAIL_TEXTS {
+            text.extend(detail.string(&[field])?);
         }
     }
     Ok(text)
