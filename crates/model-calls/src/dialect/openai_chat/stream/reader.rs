@@ -236,13 +236,6 @@ impl ChatChunkReader {
     }
 }
 
-impl ChoiceProgress {
-    /// Returns whether a text has no finish reason, and no call follows it.
-    const fn is_open_text(self) -> bool {
-        self.pieces.has_text && !self.pieces.has_calls && self.end.is_none()
-    }
-}
-
 /// Returns the template of an event; `None` if it holds anything but one text.
 fn new_template(
     data: &Bytes,
@@ -320,9 +313,11 @@ impl ReadChunks for ChatChunkReader {
             return Ok(());
         };
         remove_labels(&mut template, RESPONSE_FIELDS)?;
-        let choices = self.choices.clone().into_iter();
-        for (index, _) in choices.filter(|(_, progress)| progress.is_open_text()) {
-            self.read_event(event_with(&template, index, &Map::new(), Some("stop"))?)?;
+        for (index, ChoiceProgress { pieces, end }) in self.choices.clone() {
+            // A text without a finish reason and without a call behind it.
+            if pieces.has_text && !pieces.has_calls && end.is_none() {
+                self.read_event(event_with(&template, index, &Map::new(), Some("stop"))?)?;
+            }
         }
         Ok(())
     }
