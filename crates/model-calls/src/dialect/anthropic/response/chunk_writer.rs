@@ -228,7 +228,12 @@ impl MessageWriter {
         parts: &mut Option<PartQueue>,
     ) -> Result<()> {
         let Some((_, output)) = self.blocks.find(event.index) else {
-            return self.write_orphan(&event, parts.is_some());
+            // Its block was not written, because what came before it was held back and dropped.
+            // Edited texts are written with the rest of their chunk.
+            return match event.child(DELTA)?.string(TEXT)? {
+                Some(text) if parts.is_none() => self.blocks.write_text(&text),
+                Some(_) | None => Ok(()),
+            };
         };
         let Some(parts) = parts else {
             if self.blocks.holds_text(event.index) {
@@ -273,15 +278,6 @@ impl MessageWriter {
         self.blocks.write(event)
     }
 
-    /// Writes a text whose block was not written, because what came before it was held back
-    /// and dropped. Edited texts are written with the rest of their chunk.
-    fn write_orphan(&mut self, event: &MessageEvent, is_edited: bool) -> Result<()> {
-        match event.child(DELTA)?.string(TEXT)? {
-            Some(text) if !is_edited => self.blocks.write_text(&text),
-            Some(_) | None => Ok(()),
-        }
-    }
-
     /// Writes text that policies release at the end of a block.
     fn write_released(&mut self, input: u64, parts: &mut PartQueue) -> Result<()> {
         let (thoughts, kind) = match self.blocks.find(input) {
@@ -294,7 +290,7 @@ impl MessageWriter {
             return Ok(());
         };
         self.blocks.note_text(input, "", Some(&text));
-        let event = MessageEvent::text_delta(input, kind, &text)?;
+        let event = MessageEvent::block_delta(input, kind, &text)?;
         self.blocks.write(event)
     }
 

@@ -231,7 +231,7 @@ impl OpenBlocks {
         if let Some(block) = self.blocks.iter().rev().find(is_open_thought)
             && !text.is_empty()
         {
-            MessageEvent::text_delta(block.output, "thinking_delta", text)?.write(&mut self.out);
+            MessageEvent::block_delta(block.output, "thinking_delta", text)?.write(&mut self.out);
         }
         Ok(())
     }
@@ -261,7 +261,7 @@ impl OpenBlocks {
         };
         self.write_waiting()?;
         let text = std::mem::take(&mut self.queued);
-        MessageEvent::text_delta(output, "text_delta", &text)?.write(&mut self.out);
+        MessageEvent::block_delta(output, "text_delta", &text)?.write(&mut self.out);
         Ok(())
     }
 
