@@ -9,8 +9,9 @@ use crate::dialect::{
     anthropic::{
         block_content::{text_block, write_blocks},
         fields::{
-            ARGUMENTS, BLOCK, CONTENT, EVENT, FUNCTION_CALL, FUNCTION_RESPONSE, ID, PARTS,
-            RESPONSE, TEXT, THOUGHT, TOOL_CHANGES, TOOLSET, TOOLSET_NAME, TYPE, type_of,
+            ARGUMENTS, BLOCK, CITATIONS, CONTENT, EVENT, FUNCTION_CALL, FUNCTION_RESPONSE, ID,
+            PARTS, RESPONSE, TEXT, THINKING, THOUGHT, TOOL_CHANGES, TOOLSET, TOOLSET_NAME, TYPE,
+            type_of,
         },
         media::{create_media, is_media_type, write_texts},
         preceding::{add_call_fields, in_front_of},
@@ -24,9 +25,6 @@ use crate::dialect::{
 };
 
 const CACHE_CONTROL: &[&str] = &["cache_control"];
-/// Text of a thinking block.
-pub const THINKING: &[&str] = &["thinking"];
-const CITATIONS: &[&str] = &["citations"];
 
 /// Returns edited blocks. Hidden ones stay, blocks whose text was removed go, and a cache mark of
 /// a removed block moves to the one in front of it.

@@ -6,8 +6,10 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     anthropic::{
-        block_edit::THINKING,
-        fields::{CONTENT, TEXT, parse_strict, string_bytes, type_of},
+        fields::{
+            CITATIONS, CONTENT, SIGNATURE, TEXT, THINKING, USAGE, parse_strict, string_bytes,
+            type_of,
+        },
         response::message_event::{BLOCK_DELTA, CONTENT_BLOCK, DELTA, MESSAGE, MessageEvent},
         tool_use::INPUT,
     },
@@ -15,11 +17,8 @@ use crate::dialect::{
     error::Result,
 };
 
-const CITATIONS: &[&str] = &["citations"];
 const CONTEXT_MANAGEMENT: &[&str] = &["context_management"];
 const ENCRYPTED_CONTENT: &[&str] = &["encrypted_content"];
-const SIGNATURE: &[&str] = &["signature"];
-const USAGE: &[&str] = &["usage"];
 
 /// Fields of a message that the events of a stream have at its end.
 const END_FIELDS: &[&str] = &["stop_reason", "stop_sequence", "stop_details", "container"];

@@ -8,12 +8,12 @@ use crate::dialect::{
         block_edit::{create_blocks, edit_blocks},
         fields::{
             CANDIDATES, CONTENT, FINISH_REASON, FUNCTION_CALL, MODEL, MODEL_VERSION, RESPONSE_ID,
-            USAGE_METADATA, parse_strict, type_of, with_source,
+            USAGE, USAGE_METADATA, parse_strict, type_of, with_source,
         },
         preceding::PrecedingBlocks,
         response::{
             message_labels::visit_message,
-            message_tokens::{MessageTokens, USAGE, new_usage},
+            message_tokens::{MessageTokens, new_usage},
             response_part::{answer_form, read_block},
             seen_blocks::keep_seen,
             stop_reason::{STOP_REASON, edited_stop_reason, stop_reason_in, stop_sequence},

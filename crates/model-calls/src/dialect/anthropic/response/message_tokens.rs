@@ -5,15 +5,13 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     anthropic::{
-        fields::{USAGE_METADATA, parse_strict},
+        fields::{USAGE, USAGE_METADATA, parse_strict},
         response::message_labels::{ITERATIONS, visit_usage},
     },
     content_form::remove_labels,
     document::{Document, insert, integer, set_or_remove, try_any},
     error::Result,
 };
-
-pub const USAGE: &[&str] = &["usage"];
 
 /// Input tokens of the cache, which the prompt's tokens of the content form include: their names
 /// there and in the API.

@@ -5,15 +5,16 @@ use bytes::BytesMut;
 use serde_json::json;
 
 use crate::dialect::{
-    anthropic::response::message_event::{CONTENT_BLOCK, MessageEvent},
+    anthropic::{
+        fields::CITATIONS,
+        response::message_event::{CONTENT_BLOCK, MessageEvent},
+    },
     document::is_set,
     error::{DialectError, Result},
 };
 
 /// Maximum size of the events that wait for a text, and of the text of a block that they wait for.
 const MAX_WAITING_BYTES: usize = 4 * 1024 * 1024;
-
-const CITATIONS: &[&str] = &["citations"];
 
 /// Kind of an open block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

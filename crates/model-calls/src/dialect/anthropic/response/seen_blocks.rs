@@ -2,8 +2,7 @@
 
 use crate::dialect::{
     anthropic::{
-        block_edit::THINKING,
-        fields::{TEXT, type_of},
+        fields::{TEXT, THINKING, type_of},
         response::message_labels::visit_block,
     },
     content_form::{PRECEDING, remove_labels},
