@@ -361,5 +361,5 @@ fn template(event: &MessageEvent) -> Option<TextEvent> {
         _ => return None,
     };
     let text = delta.bytes_of(&[field]).ok()??;
-    TextEvent::new(&event.document.original_bytes(), &text)
+    TextEvent::new(&event.document.original_bytes(), &text, &[])
 }

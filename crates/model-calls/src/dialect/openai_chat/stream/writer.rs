@@ -152,7 +152,7 @@ impl ChatChunkWriter {
             _ => None,
         };
         let data = event.original_bytes();
-        self.alike = alike.and_then(|(_, text)| TextEvent::new(&data, &text));
+        self.alike = alike.and_then(|(_, text)| TextEvent::new(&data, &text, &[]));
     }
 
     /// Writes an event that differs from the latest one in its text only. Returns `None` if it
