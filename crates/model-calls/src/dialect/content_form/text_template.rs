@@ -12,7 +12,7 @@ use crate::dialect::{
     document::insert,
     google::response::{
         envelope::ResponseEnvelope,
-        text_chunk::{TextChunk, TextChunkTemplate, place_in},
+        text_chunk::{TextChunk, TextChunkTemplate, place_in, replace_at},
     },
     text_edit::TextStream,
 };
@@ -54,11 +54,8 @@ impl TextEvent {
     /// Returns an event that differs in its values only, with another text.
     pub fn with_text(&self, data: &Bytes, text: &str) -> Option<Bytes> {
         let places = self.places_in(data)?;
-        let place = places.get(self.text)?;
-        let before = data.get(..place.start)?;
-        let behind = data.get(place.end..)?;
         let text = Value::from(text).to_string();
-        Some([before, text.as_bytes(), behind].concat().into())
+        replace_at(data, places.get(self.text)?, text.as_bytes())
     }
 
     /// Returns the places of the values of an event that differs in them only.

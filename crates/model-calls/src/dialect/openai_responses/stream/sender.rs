@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::dialect::{
     document::integer,
     error::Result,
+    google::response::text_chunk::replace_at,
     openai_responses::stream::event::{OUTPUT_INDEX, SEQUENCE_NUMBER, StreamEvent},
     sse_event::write_named_event,
 };
@@ -51,10 +52,8 @@ impl EventSender {
             write_named_event(&mut self.out, name, data);
             return;
         }
-        let before = data.get(..place.start).unwrap_or_default();
-        let behind = data.get(place.end..).unwrap_or_default();
-        let data = [before, next.to_string().as_bytes(), behind].concat();
-        write_named_event(&mut self.out, name, &data);
+        let data = replace_at(data, &place, next.to_string().as_bytes());
+        write_named_event(&mut self.out, name, &data.unwrap_or_default());
     }
 
     /// Returns the number of the next event, which has this number upstream.
