@@ -89,12 +89,8 @@ impl<'a> FieldText<'a> {
     }
 
     fn object(self) -> Result<Document, DocumentError> {
-        Ok(Document {
-            span: Some(self.span()?),
-            bytes: self.bytes,
-            edits: BTreeMap::new(),
-            new_fields: Vec::new(),
-        })
+        let span = self.span()?;
+        Ok(Document::new(self.bytes, Some(span)))
     }
 }
 
@@ -109,12 +105,7 @@ impl Document {
         if bytes.trim_ascii_start().first() != Some(&b'{') {
             return Err(DocumentError::Json("not a JSON object".to_owned()));
         }
-        Ok(Self {
-            bytes,
-            span: Some(span),
-            edits: BTreeMap::new(),
-            new_fields: Vec::new(),
-        })
+        Ok(Self::new(bytes, Some(span)))
     }
 
     /// Reads a JSON object that is part of a parsed document, or was not received at all.
@@ -128,9 +119,13 @@ impl Document {
 
     /// Returns an object without fields.
     pub fn empty() -> Self {
+        Self::new(Bytes::from_static(b"{}"), None)
+    }
+
+    fn new(bytes: Bytes, span: Option<LayoutSpan>) -> Self {
         Self {
-            bytes: Bytes::from_static(b"{}"),
-            span: None,
+            bytes,
+            span,
             edits: BTreeMap::new(),
             new_fields: Vec::new(),
         }
