@@ -135,22 +135,16 @@ impl CandidateDocument {
             self.set_parts(parts)?;
         }
         let shown = self.shown_ratings()?;
-        let ratings = mutation.safety_ratings.clone();
-        let fields = [
-            (
-                FINISH_REASON,
-                mutation.finish_reason.clone().map(Value::String),
-            ),
-            (INDEX, mutation.index.clone()),
-            (
-                SAFETY_RATINGS,
-                ratings.filter(|ratings| shown.as_ref() != Some(ratings)),
-            ),
-        ];
-        for (field, value) in fields {
-            if let Some(value) = value {
-                self.document.set(field, &value)?;
-            }
+        if let Some(reason) = &mutation.finish_reason {
+            self.document.set(FINISH_REASON, &reason.as_str().into())?;
+        }
+        if let Some(index) = &mutation.index {
+            self.document.set(INDEX, index)?;
+        }
+        if let Some(ratings) = &mutation.safety_ratings
+            && shown.as_ref() != Some(ratings)
+        {
+            self.document.set(SAFETY_RATINGS, ratings)?;
         }
         Ok(())
     }
