@@ -208,34 +208,30 @@ impl EditedParts<'_> {
 
     /// Returns the thoughts, new ones included.
     pub fn thought(&self) -> Result<String> {
-        self.thought_of(|_| true)
+        self.text_of(|edited| is_thought(edited.part))
     }
 
-    fn thought_of(&self, is_included: impl Fn(&EditedPart<'_>) -> bool) -> Result<String> {
-        let mut thought = String::new();
-        for edited in self.parts.iter().filter(|edited| is_included(edited)) {
-            if is_thought(edited.part)? {
-                thought.extend(edited.part.string(TEXT)?);
+    fn text_of(&self, is_included: impl Fn(&EditedPart<'_>) -> Result<bool>) -> Result<String> {
+        let mut text = String::new();
+        for edited in &self.parts {
+            if is_included(edited)? {
+                text.extend(edited.part.string(TEXT)?);
             }
         }
-        Ok(thought)
+        Ok(text)
     }
 
     /// Returns the refusal, new texts in its place included.
     pub fn refusal(&self) -> Result<String> {
-        let mut refusal = String::new();
-        for EditedPart { part, .. } in &self.parts {
-            if part.has(&[IS_REFUSAL]) {
-                refusal.extend(part.string(TEXT)?);
-            }
-        }
-        Ok(refusal)
+        self.text_of(|edited| Ok(edited.part.has(&[IS_REFUSAL])))
     }
 
     fn write_thought(&self, message: &mut Document, name: Option<&str>) -> Result<bool> {
         let known = read_thought(message)?;
-        let is_block = |place: PartPlace| matches!(place, PartPlace::ThoughtBlock(_));
-        let thought = self.thought_of(|part| !part.place().is_some_and(is_block))?;
+        let thought = self.text_of(|edited| {
+            let is_block = matches!(edited.place(), Some(PartPlace::ThoughtBlock(_)));
+            Ok(!is_block && is_thought(edited.part)?)
+        })?;
         if known.as_ref().map_or("", |(_, text)| text) == thought {
             return Ok(false);
         }
