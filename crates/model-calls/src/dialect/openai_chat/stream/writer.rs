@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
-use serde_json::{Value, json};
 
 use crate::dialect::{
     api_dialect::WriteChunks,
     content_form::{AnswerLabels, TextEvent},
-    document::{Document, is_set},
+    document::{Document, is_set, to_document},
     error::{Result, field_error},
     google::response::document::ResponseDocument,
     openai::usage::USAGE_METADATA,
@@ -273,10 +272,8 @@ impl ChatChunkWriter {
     /// Fails if the chunk cannot be written.
     pub fn write_synthetic(&mut self, document: &Document, end: &[Bytes]) -> Result<()> {
         if self.events.template.is_none() {
-            let mut envelope = synthetic_envelope(document, CHUNK_OBJECT)?;
-            envelope.insert("choices".to_owned(), json!([]));
-            let template = Value::Object(envelope).to_string();
-            self.events.template = Some(Document::from_checked(template.into())?);
+            let template = synthetic_envelope(document, CHUNK_OBJECT, &[])?;
+            self.events.template = Some(to_document(&template)?);
         }
         let usage = new_usage(document, end)?;
         let has_tokens = usage.get("total_tokens").is_some_and(|total| *total != 0);

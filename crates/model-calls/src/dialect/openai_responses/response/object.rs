@@ -1,7 +1,5 @@
 //! The response object: its end, and synthetic objects.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use serde_json::{Value, json};
 
 use crate::dialect::{
@@ -9,7 +7,7 @@ use crate::dialect::{
     document::{Document, to_document, try_any},
     error::Result,
     google::part::Part,
-    openai::{arguments::arguments_text, usage::CountFields},
+    openai::{arguments::arguments_text, unix_seconds, usage::CountFields},
     openai_responses::{
         chunk_view::ChunkView,
         fields::{
@@ -242,11 +240,6 @@ pub fn end_response<'a>(
         response.set_child(ERROR, error)?;
     }
     Ok(())
-}
-
-fn unix_seconds() -> u64 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH);
-    elapsed.map_or(0, |elapsed| elapsed.as_secs())
 }
 
 /// Returns the usage of a synthetic response.
