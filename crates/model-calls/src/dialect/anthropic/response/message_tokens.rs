@@ -32,12 +32,8 @@ pub struct MessageTokens {
 impl MessageTokens {
     /// Updates the counts: later events of a stream name the latest sum of each.
     pub fn update(&mut self, usage: &Document) -> Result<()> {
-        for (count, field) in [
-            (&mut self.input, "input_tokens"),
-            (&mut self.output, "output_tokens"),
-        ] {
-            *count = total(usage, field)?.unwrap_or(*count);
-        }
+        self.input = total(usage, "input_tokens")?.unwrap_or(self.input);
+        self.output = total(usage, "output_tokens")?.unwrap_or(self.output);
         for (count, (_, field)) in self.cache.iter_mut().zip(CACHE_COUNTS) {
             *count = total(usage, field)?.or(*count);
         }
