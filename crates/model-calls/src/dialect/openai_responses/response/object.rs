@@ -129,7 +129,10 @@ pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>> {
     if !items.is_empty() {
         for item in &mut items {
             if OutputKind::of(item)? == OutputKind::Reasoning {
-                remove_seen(item)?;
+                // Hooks see its texts and labels elsewhere, and may have edited them there.
+                item.set(SUMMARY, &json!([]))?;
+                item.remove(CONTENT)?;
+                visit_item(item, &mut remove_labels)?;
             }
         }
         return Ok(items);
@@ -147,14 +150,6 @@ pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>> {
         "call_id": id.unwrap_or_else(|| ids.next("call")),
         "name": call.string(NAME)?.unwrap_or_default(),
     }))?])
-}
-
-/// Removes from reasoning as it came from upstream what hooks see elsewhere and may have edited
-/// there: its texts, and fields that hookgate does not interpret.
-fn remove_seen(reasoning: &mut Document) -> Result<()> {
-    reasoning.set(SUMMARY, &json!([]))?;
-    reasoning.remove(CONTENT)?;
-    visit_item(reasoning, &mut remove_labels)
 }
 
 /// Returns the response of a view without an original.
@@ -245,11 +240,9 @@ pub fn end_response<'a>(
 /// Returns the usage of a synthetic response.
 pub fn new_usage(counts: &Document) -> Result<Value> {
     let mut usage = COUNTS.create(counts)?;
-    for (field, detail) in [
-        ("input_tokens_details", "cached_tokens"),
-        ("output_tokens_details", "reasoning_tokens"),
-    ] {
-        usage.insert(field.to_owned(), json!({ detail: 0 }));
-    }
+    let cached = json!({ "cached_tokens": 0 });
+    let reasoning = json!({ "reasoning_tokens": 0 });
+    usage.insert("input_tokens_details".to_owned(), cached);
+    usage.insert("output_tokens_details".to_owned(), reasoning);
     Ok(Value::Object(usage))
 }
