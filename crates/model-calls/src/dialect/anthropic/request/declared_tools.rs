@@ -206,19 +206,13 @@ impl DeclaredTool {
         }
         let mut declaration = Document::empty();
         declaration.set(NAME, &json!(self.name))?;
-        let document = &self.document;
-        copy_field(
-            &mut declaration,
-            &["description"],
-            document,
-            &["description"],
-        )?;
-        copy_field(
-            &mut declaration,
-            &["parametersJsonSchema"],
-            document,
-            &["input_schema"],
-        )?;
+        let names = [
+            ("description", "description"),
+            ("parametersJsonSchema", "input_schema"),
+        ];
+        for (field, from) in names {
+            copy_field(&mut declaration, &[field], &self.document, &[from])?;
+        }
         if self.is_toolset {
             declaration.set(&[IS_TOOLSET], &json!(true))?;
         }
