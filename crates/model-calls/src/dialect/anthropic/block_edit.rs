@@ -55,11 +55,8 @@ pub fn create_blocks(parts: &[Document]) -> Result<Vec<Bytes>> {
         if part.has(TEXT) {
             texts.append(&mut create_own_block(part)?);
         } else {
-            blocks.append(&mut in_front_of(
-                part,
-                std::mem::take(&mut texts),
-                &mut thinking,
-            )?);
+            let preceding = std::mem::take(&mut texts);
+            blocks.append(&mut in_front_of(part, preceding, &mut thinking)?);
             blocks.append(&mut create_own_block(part)?);
         }
     }

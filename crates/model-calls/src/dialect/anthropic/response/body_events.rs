@@ -84,11 +84,8 @@ fn block_events(index: u64, block: &Document) -> Result<Vec<Bytes>> {
                 }
                 started.set(CITATIONS, &json!([]))?;
             }
-            deltas.push(new_delta(
-                "text_delta",
-                "text",
-                string_bytes(block, "text")?,
-            )?);
+            let text = string_bytes(block, "text")?;
+            deltas.push(new_delta("text_delta", "text", text)?);
             started.set(TEXT, &json!(""))?;
         }
         "thinking" => {
@@ -117,12 +114,8 @@ fn block_events(index: u64, block: &Document) -> Result<Vec<Bytes>> {
         }
         _ => (),
     }
-    let mut events = vec![block_event(
-        "content_block_start",
-        index,
-        CONTENT_BLOCK,
-        &started,
-    )?];
+    let start = block_event("content_block_start", index, CONTENT_BLOCK, &started)?;
+    let mut events = vec![start];
     for delta in &deltas {
         events.push(block_event(BLOCK_DELTA, index, DELTA, delta)?);
     }

@@ -186,11 +186,8 @@ impl MessageReader {
         let (open, is_shown) = match kind.as_str() {
             "text" => {
                 self.preceding.push_text();
-                let text = block.string(TEXT)?;
-                (
-                    IncomingBlock::Text,
-                    text.is_some_and(|text| !text.is_empty()),
-                )
+                let text = block.string(TEXT)?.unwrap_or_default();
+                (IncomingBlock::Text, !text.is_empty())
             }
             "thinking" => {
                 let text = block.string(&["thinking"])?.unwrap_or_default();

@@ -104,12 +104,8 @@ pub fn build_request(llm_request: &LlmRequest) -> Result<(Call, Document)> {
         fields,
         ..RequestMutation::default()
     };
-    let patched = write_request(
-        &call,
-        Document::empty(),
-        &mutation,
-        &AllowedFunctions::default(),
-    )?;
+    let allowed = AllowedFunctions::default();
+    let patched = write_request(&call, Document::empty(), &mutation, &allowed)?;
     Ok((call, patched.document))
 }
 

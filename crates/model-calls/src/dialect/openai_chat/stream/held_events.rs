@@ -139,11 +139,8 @@ impl HeldChoice {
     /// Returns the parts: texts, then calls.
     pub fn parts(&self) -> Result<Vec<PlacedPart>> {
         let mut parts = self.texts.clone();
-        let function_call = self.collector.function_call()?;
-        parts.extend(call_parts(
-            &self.collector.calls()?,
-            function_call.as_ref(),
-        )?);
+        let (function_call, calls) = (self.collector.function_call()?, self.collector.calls()?);
+        parts.extend(call_parts(&calls, function_call.as_ref())?);
         add_call_ids(&mut parts);
         Ok(parts)
     }

@@ -279,11 +279,8 @@ fn read_chunk(event: &Document, choices: &[EventChoice], labels: &AnswerLabels) 
     let mut chunk = read_envelope(event)?;
     let mut candidates = Vec::new();
     for choice in choices.iter().filter(|choice| !choice.texts.is_empty()) {
-        candidates.push(candidate(
-            choice.index,
-            &numbered_parts(&choice.texts),
-            None,
-        ));
+        let parts = numbered_parts(&choice.texts);
+        candidates.push(candidate(choice.index, &parts, None));
     }
     add_list(&mut chunk, "candidates", candidates);
     chunk.extend(labels.to_fields());
