@@ -105,10 +105,8 @@ pub fn retain_elements(
     let list = repeated_json(document, field)?.unwrap_or_default();
     let count = list.len();
     let kept = list.into_iter().enumerate();
-    let kept: Vec<Bytes> = kept
-        .filter(|(index, _)| keep(*index))
-        .map(|(_, element)| element)
-        .collect();
+    let kept = kept.filter(|(index, _)| keep(*index));
+    let kept: Vec<Bytes> = kept.map(|(_, element)| element).collect();
     match kept.len() {
         same if same == count => Ok(()),
         0 => document.remove(field),

@@ -252,10 +252,8 @@ impl ResponseMutation {
             usage_metadata: usage_metadata.filter(|counts| !counts.is_empty()),
         };
         let empty = CandidateMutation::default();
-        let has_edit = mutation
-            .candidates
-            .iter()
-            .any(|candidate| *candidate != empty);
+        let mut candidates = mutation.candidates.iter();
+        let has_edit = candidates.any(|candidate| *candidate != empty);
         let usable = mutation.usage_metadata.is_some() || has_edit;
         usable.then_some(mutation)
     }

@@ -106,9 +106,8 @@ pub fn write_tool_selection(
     let is_declared = |name: &String| declared_names.contains(name.as_str());
     let has_toolset = declared.iter().any(|function| function.is_toolset);
     let selected = &selection.allowed_function_names;
-    let names = selected
-        .iter()
-        .filter(|name| has_toolset || is_declared(name));
+    let names = selected.iter();
+    let names = names.filter(|name| has_toolset || is_declared(name));
     let names: Vec<String> = names.cloned().collect();
     let mode = match selection.mode.unwrap_or_default() {
         _ if names.is_empty() && !selected.is_empty() => Mode::None,

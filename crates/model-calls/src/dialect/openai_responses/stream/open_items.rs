@@ -157,9 +157,8 @@ impl OpenItem {
     pub fn write_copies(&self, event: &mut StreamEvent) -> Result<bool> {
         match event.class {
             EventClass::ItemAdded | EventClass::ItemDone => {
-                event
-                    .document
-                    .edit_child(ITEM, |item| self.write_item(item))?;
+                let document = &mut event.document;
+                document.edit_child(ITEM, |item| self.write_item(item))?;
             }
             EventClass::TextDone(_) => {
                 let sent = self.sent(event.slot()?);
