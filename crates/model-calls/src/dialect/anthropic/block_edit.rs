@@ -19,7 +19,7 @@ use crate::dialect::{
         tool_use::{INPUT, create_call},
     },
     content_form::{SOURCE, source_of, splice_list, write_labels},
-    document::{Document, copy_field, elements, write_array},
+    document::{Document, copy_field, elements, value_text, write_array},
     error::Result,
     google::is_thought,
 };
@@ -160,13 +160,11 @@ fn write_result(block: &mut Document, before: Option<&Document>, after: &Documen
         if is_other || key == "output" || key == "error" {
             continue;
         }
-        let text = serde_json::from_slice(&value).ok();
-        let text = match text {
-            Some(Value::String(text)) => text,
-            Some(other) => other.to_string(),
-            None => continue,
+        let Ok(value) = serde_json::from_slice(&value) else {
+            continue;
         };
-        blocks.push(text_block(json!(text).to_string().into())?.to_bytes());
+        let text = json!(value_text(&value)).to_string();
+        blocks.push(text_block(text.into())?.to_bytes());
     }
     let was_text = matches!(content, ResultContent::Text(_)) || !keeps_media && had_media;
     block.set_bytes(CONTENT, write_blocks(&blocks, was_text)?)

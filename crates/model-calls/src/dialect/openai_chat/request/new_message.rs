@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::{PRECEDING, keep_fields},
-    document::{Document, write_array},
+    document::{Document, value_text, write_array},
     error::Result,
     google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE},
     openai_chat::{
@@ -75,10 +75,7 @@ fn extend(fields: &mut Map<String, Value>, more: Option<Value>) {
 
 /// Returns the message of a tool, or of a function in the deprecated form, which has no id.
 fn result_message(result: &Document) -> Result<Bytes> {
-    let text = match result_content(result)? {
-        Value::String(text) => text,
-        other => other.to_string(),
-    };
+    let text = value_text(&result_content(result)?);
     let message = if let Some(id) = result.string(ID)? {
         json!({ "role": "tool", "tool_call_id": id, "content": text })
     } else {

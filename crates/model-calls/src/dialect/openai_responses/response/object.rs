@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::{is_refusal, remove_labels},
-    document::{Document, to_document, try_any},
+    document::{Document, to_document, try_any, value_text},
     error::Result,
     google::part::Part,
-    openai::{arguments::arguments_text, unix_seconds, usage::CountFields},
+    openai::{unix_seconds, usage::CountFields},
     openai_responses::{
         chunk_view::ChunkView,
         fields::{
@@ -146,7 +146,7 @@ pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>> {
         "id": ids.next("fc"),
         "type": "function_call",
         "status": "completed",
-        "arguments": arguments_text(&arguments),
+        "arguments": value_text(&arguments),
         "call_id": id.unwrap_or_else(|| ids.next("call")),
         "name": call.string(NAME)?.unwrap_or_default(),
     }))?])
