@@ -98,14 +98,6 @@ impl CandidateContent {
             self.thoughts = vec![true; count];
         }
     }
-
-    /// Replaces the parts. They keep their kind if there are as many as before.
-    fn replace_parts(&mut self, parts: &[String]) {
-        if parts.len() != self.parts.len() {
-            self.thoughts.clear();
-        }
-        parts.clone_into(&mut self.parts);
-    }
 }
 
 fn read_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
@@ -148,7 +140,11 @@ impl LlmResponse {
 impl Candidate {
     fn apply(&mut self, edit: &CandidateMutation) {
         if let Some(parts) = &edit.parts {
-            self.content.replace_parts(parts);
+            let content = &mut self.content;
+            if parts.len() != content.parts.len() {
+                content.thoughts.clear();
+            }
+            content.parts.clone_from(parts);
         }
         let edit = edit.clone();
         self.finish_reason = edit.finish_reason.or(self.finish_reason.take());

@@ -115,7 +115,9 @@ impl ChatChunkReader {
         if waits {
             self.held_labels.append(labels);
             self.holds_all |= choices.iter().any(|choice| !choice.texts.is_empty());
-            return self.hold(data).map(|()| None);
+            self.reserve(data.len())?;
+            self.held.push(data);
+            return Ok(None);
         }
         let chunk = read_chunk(&event, &choices, &labels)?;
         if let Some(template) = new_template(&data, &chunk, &choices) {
@@ -218,12 +220,6 @@ impl ChatChunkReader {
         if has_refusal(&choice.texts) && !self.refused.contains(&choice.index) {
             self.refused.push(choice.index);
         }
-        Ok(())
-    }
-
-    fn hold(&mut self, data: Bytes) -> Result<()> {
-        self.reserve(data.len())?;
-        self.held.push(data);
         Ok(())
     }
 
