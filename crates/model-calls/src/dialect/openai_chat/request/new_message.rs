@@ -89,10 +89,7 @@ fn result_message(result: &Document) -> Result<Bytes> {
 /// texts, the first one takes the new text.
 pub fn write_result(message: &mut Document, before: &Document, after: &Document) -> Result<()> {
     let result = |part: &Document| -> Result<Value> {
-        match part.child(FUNCTION_RESPONSE)? {
-            Some(result) => result_content(&result),
-            None => Ok(Value::Null),
-        }
+        result_content(&part.child(FUNCTION_RESPONSE)?.unwrap_or_default())
     };
     let new = after.child(FUNCTION_RESPONSE)?.unwrap_or_default();
     let new = new.child(RESPONSE)?.unwrap_or_default();
@@ -147,9 +144,7 @@ fn write_result_blocks(
 
 /// Returns the error or the output of a result, with what hooks appended to it.
 fn result_content(result: &Document) -> Result<Value> {
-    let Some(response) = result.child(RESPONSE)? else {
-        return Ok(Value::Null);
-    };
+    let response = result.child(RESPONSE)?.unwrap_or_default();
     if let Some(error) = response.get(&["error"])? {
         return Ok(error);
     }
