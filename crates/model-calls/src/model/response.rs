@@ -141,6 +141,7 @@ impl Candidate {
     fn apply(&mut self, edit: &CandidateMutation) {
         if let Some(parts) = &edit.parts {
             let content = &mut self.content;
+            // The parts keep their kind if there are as many as before.
             if parts.len() != content.parts.len() {
                 content.thoughts.clear();
             }

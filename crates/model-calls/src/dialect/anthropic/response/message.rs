@@ -120,16 +120,12 @@ fn edit_message(mut message: Document, form: &Document) -> Result<Bytes> {
         message.set(STOP_REASON, &json!(new))?;
     }
     if form.bytes_of(USAGE_METADATA)? != before.bytes_of(USAGE_METADATA)? {
-        write_usage(&mut message, form)?;
+        let counts = form.child(USAGE_METADATA)?.unwrap_or_default();
+        let mut usage = message.child(USAGE)?.unwrap_or_default();
+        MessageTokens::of_form(&counts)?.write(&mut usage)?;
+        message.set_child(USAGE, &usage)?;
     }
     Ok(message.to_bytes())
-}
-
-fn write_usage(message: &mut Document, form: &Document) -> Result<()> {
-    let counts = form.child(USAGE_METADATA)?.unwrap_or_default();
-    let mut usage = message.child(USAGE)?.unwrap_or_default();
-    MessageTokens::of_form(&counts)?.write(&mut usage)?;
-    message.set_child(USAGE, &usage)
 }
 
 /// Writes a message anew; `end` is the last of the answers that are joined in it.

@@ -34,11 +34,8 @@ pub fn finish_reason(response: &Document) -> Result<Option<&'static str>> {
     let details = response.child(INCOMPLETE_DETAILS)?.unwrap_or_default();
     let reason = details.string(&["reason"])?;
     Ok(match response.string(STATUS)?.as_deref() {
-        Some("completed") | None => Some(if is_refused(response)? {
-            "SAFETY"
-        } else {
-            "STOP"
-        }),
+        Some("completed") | None if is_refused(response)? => Some("SAFETY"),
+        Some("completed") | None => Some("STOP"),
         Some("incomplete") => Some(match reason.as_deref() {
             Some("max_output_tokens") => "MAX_TOKENS",
             Some("content_filter") => "SAFETY",
