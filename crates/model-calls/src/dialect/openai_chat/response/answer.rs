@@ -23,19 +23,14 @@ pub const THOUGHT_DETAILS: [&str; 2] = ["reasoning_details", "thinking_blocks"];
 /// Fields of an element of these lists with a text of its thought, which may arrive in pieces.
 pub const DETAIL_TEXTS: [&str; 3] = ["text", "summary", "thinking"];
 
-/// Fields of a message that hold no text, or are edited otherwise.
+/// Fields of a message that hold no text, or are edited otherwise, beside its thoughts.
 const ANSWER_FIELDS: &[&str] = &[
     "audio",
     "content",
     "function_call",
     "images",
-    "reasoning",
-    "reasoning_content",
-    "reasoning_details",
-    "reasoning_text",
     "refusal",
     "role",
-    "thinking_blocks",
     "tool_calls",
 ];
 
@@ -143,7 +138,7 @@ fn read_details(message: &Document, list: &str) -> Result<String> {
 pub fn known_fields(message: &Document) -> Result<Vec<&'static str>> {
     let thought = read_thought(message)?.map(|(_, text)| text);
     let is_other = |text: &str| !text.is_empty() && Some(text) != thought.as_deref();
-    let mut known = ANSWER_FIELDS.to_vec();
+    let mut known = [ANSWER_FIELDS, &REASONING, &THOUGHT_DETAILS].concat();
     for name in REASONING {
         let copy = read_string(message, &[name])?.unwrap_or_default();
         known.retain(|field| *field != name || !is_other(&copy));
