@@ -8,9 +8,7 @@ use crate::{
 
 pub(super) const AGENT: Agent = Agent {
     name: "Claude Code",
-    is_present: |reader| {
-        reader.machine.has_program("claude") || reader.machine.home.join(".claude").is_dir()
-    },
+    is_present: |reader| reader.machine.has_agent("claude", ".claude"),
     routes,
 };
 

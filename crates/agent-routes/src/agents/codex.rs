@@ -8,9 +8,7 @@ use crate::{
 
 pub(super) const AGENT: Agent = Agent {
     name: "Codex",
-    is_present: |reader| {
-        reader.machine.has_program("codex") || reader.machine.home.join(".codex").is_dir()
-    },
+    is_present: |reader| reader.machine.has_agent("codex", ".codex"),
     routes,
 };
 

@@ -14,9 +14,7 @@ use crate::{
 
 pub(super) const AGENT: Agent = Agent {
     name: "gemini-cli",
-    is_present: |reader| {
-        reader.machine.has_program("gemini") || reader.machine.home.join(".gemini").is_dir()
-    },
+    is_present: |reader| reader.machine.has_agent("gemini", ".gemini"),
     routes,
 };
 

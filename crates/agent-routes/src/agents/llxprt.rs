@@ -9,11 +9,8 @@ use crate::{
 pub(super) const AGENT: Agent = Agent {
     name: "LLxprt Code",
     is_present: |reader| {
-        let machine = reader.machine;
-        machine.has_program("llxprt")
-            || FOLDERS
-                .iter()
-                .any(|folder| machine.home.join(folder).is_dir())
+        let mut folders = FOLDERS.into_iter();
+        folders.any(|folder| reader.machine.has_agent("llxprt", folder))
     },
     routes,
 };

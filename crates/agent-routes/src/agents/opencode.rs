@@ -13,10 +13,7 @@ use crate::{
 
 pub(super) const AGENT: Agent = Agent {
     name: "opencode",
-    is_present: |reader| {
-        let machine = reader.machine;
-        machine.has_program("opencode") || machine.home.join(".config/opencode").is_dir()
-    },
+    is_present: |reader| reader.machine.has_agent("opencode", ".config/opencode"),
     routes,
 };
 
