@@ -35,18 +35,15 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
             let provider = profile.text(&["provider"])?.value;
             let known = PROVIDERS.iter().find(|(name, ..)| *name == provider);
             let keys = ["auth-key", "auth-keyfile", "auth-key-name"];
-            let keys = keys
-                .into_iter()
-                .filter_map(|key| profile.text(&["ephemeralSettings", key]));
+            let keys = keys.into_iter();
+            let keys = keys.filter_map(|key| profile.text(&["ephemeralSettings", key]));
+            let base_url = profile.text(&["ephemeralSettings", "base-url"]);
             let default = known.map_or_else(
                 || Destination::Unknown(format!("`{provider}` has a host of its own")),
                 |(_, host, _)| Destination::https(host),
             );
             Some(Route {
-                settings: profile
-                    .text(&["ephemeralSettings", "base-url"])
-                    .into_iter()
-                    .collect(),
+                settings: base_url.into_iter().collect(),
                 credentials: keys.map(|setting| setting.place).collect(),
                 ..Route::new(format!("profile for {provider}"), default)
             })

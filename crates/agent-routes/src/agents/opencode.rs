@@ -34,17 +34,12 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
         Some((names, file.place(&["enabled_providers"])))
     });
     let built_in = PROVIDERS.iter().map(|(name, ..)| (*name).to_owned());
-    let named = files
-        .iter()
-        .flat_map(|file| file.entries(&["provider"]))
-        .map(|(name, _)| name.clone());
-    let logged_in = logins
-        .iter()
-        .flat_map(|file| file.entries(&[]))
-        .map(|(name, _)| name.clone());
+    let named = files.iter().flat_map(|file| file.entries(&["provider"]));
+    let logged_in = logins.iter().flat_map(|file| file.entries(&[]));
+    let named = named.chain(logged_in).map(|(name, _)| name.clone());
     let enabled = only.iter().flat_map(|(names, _)| names);
     let enabled = enabled.map(|name| (*name).to_owned());
-    let providers = built_in.chain(named).chain(logged_in).chain(enabled);
+    let providers = built_in.chain(named).chain(enabled);
     let providers: BTreeSet<String> = providers.collect();
     let mut routes: Vec<Route> = Vec::new();
     for provider in &providers {
