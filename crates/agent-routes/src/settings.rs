@@ -248,10 +248,8 @@ impl Format {
             }),
             Self::Yaml => serde_saphyr::from_str(text).map_err(|error| {
                 let place = error.location();
-                invalid(
-                    "YAML",
-                    place.map(|location| (location.line(), location.column())),
-                )
+                let place = place.map(|location| (location.line(), location.column()));
+                invalid("YAML", place)
             }),
             Self::Variables => Ok(variables(text).into()),
         }
