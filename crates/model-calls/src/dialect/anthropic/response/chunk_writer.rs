@@ -8,12 +8,12 @@ use serde_json::json;
 use crate::dialect::{
     anthropic::{
         block_edit::create_blocks,
-        fields::{BLOCK, FUNCTION_CALL, TEXT, type_of},
+        fields::{BLOCK, ERROR, FUNCTION_CALL, TEXT, type_of},
         response::{
             body_events::write_block,
             call_events::{collected_input, edited_input, with_input},
             message::synthetic_message,
-            message_end::{MessageEnd, is_end, own_error},
+            message_end::{MessageEnd, is_end},
             message_event::{
                 BLOCK_DELTA, CONTENT_BLOCK, DELTA, MESSAGE, MessageEvent, MessageEventKind,
             },
@@ -93,8 +93,13 @@ impl WriteChunks for MessageWriter {
             self.write_events(events, &mut parts)?;
         }
         self.write_rest(parts, events.is_empty())?;
-        let error = own_error(events, &form)?;
-        error.map_or(Ok(()), |error| self.write_event(error, &mut None))
+        // The error of an answer that is written anew ends it.
+        if let Some(error) = form.bytes_of(ERROR)?.filter(|_| events.is_empty()) {
+            let mut event = MessageEvent::from_json(&json!({ "type": "error" }))?;
+            event.document.set_bytes(ERROR, error)?;
+            self.write_event(event, &mut None)?;
+        }
+        Ok(())
     }
 
     fn write_end(&mut self) -> Result<()> {
