@@ -102,10 +102,9 @@ fn write(
     mut writer: Box<dyn dialect::WriteChunks>,
     chunks: &[ResponseDocument],
 ) -> Option<BytesMut> {
-    let mut out = BytesMut::new();
     for chunk in chunks {
-        writer.write(&mut out, chunk).ok()?;
+        writer.write(chunk).ok()?;
     }
-    writer.write_end(&mut out).ok()?;
-    Some(out)
+    writer.write_end().ok()?;
+    Some(writer.output().split())
 }

@@ -3,7 +3,7 @@
 use std::{io, mem, ops::ControlFlow, time::Duration};
 
 use axum::{body::Body, response::Response};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderValue, StatusCode, header};
 
@@ -166,10 +166,9 @@ impl Responder {
     /// Builds a stream with one reply.
     fn stream_of(&self, reply: &HookReply) -> Result<Bytes, DialectError> {
         let mut writer = self.dialect.chunk_writer(self.framing());
-        let mut out = BytesMut::new();
-        writer.write(&mut out, &self.chunk(reply)?)?;
-        writer.write_end(&mut out)?;
-        Ok(out.freeze())
+        writer.write(&self.chunk(reply)?)?;
+        writer.write_end()?;
+        Ok(writer.output().split().freeze())
     }
 }
 

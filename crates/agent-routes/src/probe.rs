@@ -115,11 +115,8 @@ async fn within_deadline<T>(attempt: impl Future<Output = io::Result<T>>) -> Res
 }
 
 async fn addresses(address: &Address) -> io::Result<Vec<SocketAddr>> {
-    let found = timeout(
-        ATTEMPT_TIMEOUT,
-        lookup_host((address.host.as_str(), address.port)),
-    );
-    Ok(found.await??.collect())
+    let found = lookup_host((address.host.as_str(), address.port));
+    Ok(timeout(ATTEMPT_TIMEOUT, found).await??.collect())
 }
 
 /// Connects to the first address of a host that accepts it. The attempts run at once: a filter
@@ -194,9 +191,8 @@ impl Proxy {
 
 /// Returns the proxies of the environment, each address once.
 fn proxies(machine: &Machine) -> Vec<Proxy> {
-    let settings = PROXY_VARIABLES
-        .into_iter()
-        .filter_map(|name| machine.variable(name));
+    let names = PROXY_VARIABLES.into_iter();
+    let settings = names.filter_map(|name| machine.variable(name));
     let mut proxies: Vec<Proxy> = Vec::new();
     for proxy in settings.filter_map(Proxy::read) {
         if proxies.iter().all(|other| other.address != proxy.address) {

@@ -136,11 +136,8 @@ impl Report {
                 host.reachability = reachability;
             }
         }
-        for way in self
-            .ways
-            .iter_mut()
-            .filter(|way| way.verdict == Verdict::Out)
-        {
+        let ways = self.ways.iter_mut();
+        for way in ways.filter(|way| way.verdict == Verdict::Out) {
             let mut hosts = self.hosts.iter();
             let host = hosts.find(|host| way.to.as_ref() == Some(&host.address));
             way.verdict = match host.map(|host| &host.reachability) {
@@ -155,11 +152,8 @@ impl Report {
     /// Returns the number of ways past the gateway: of agents, and hosts that are reached
     /// although no agent calls them now.
     pub fn ways_out(&self) -> usize {
-        let ways: Vec<_> = self
-            .ways
-            .iter()
-            .filter(|way| way.verdict == Verdict::Out)
-            .collect();
+        let ways = self.ways.iter().filter(|way| way.verdict == Verdict::Out);
+        let ways: Vec<_> = ways.collect();
         let is_called = |host: &Host| {
             ways.iter()
                 .any(|way| way.to.as_ref() == Some(&host.address))
@@ -218,9 +212,8 @@ impl Route {
             way
         };
         let settings = self.settings.iter().enumerate();
-        let mut ways: Vec<Way> = settings
-            .map(|(index, setting)| of_setting(setting, index == 0))
-            .collect();
+        let ways = settings.map(|(index, setting)| of_setting(setting, index == 0));
+        let mut ways: Vec<Way> = ways.collect();
         if ways.is_empty() {
             match &self.default {
                 Destination::Hosts(hosts) => ways.extend(hosts.iter().map(|host| {
@@ -230,11 +223,8 @@ impl Route {
                 Destination::Unknown(why) => ways.push(way(None, why.clone(), true)),
             }
         }
-        ways.extend(
-            self.alternatives
-                .iter()
-                .map(|setting| of_setting(setting, false)),
-        );
+        let alternatives = self.alternatives.iter();
+        ways.extend(alternatives.map(|setting| of_setting(setting, false)));
         ways
     }
 }

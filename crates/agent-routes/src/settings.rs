@@ -116,6 +116,11 @@ impl Machine {
             .any(|folder| self.root_file(folder).join(name).is_file())
     }
 
+    /// Returns whether an agent is installed, or has a folder in the home folder.
+    pub(crate) fn has_agent(&self, program: &str, folder: &str) -> bool {
+        self.has_program(program) || self.home.join(folder).is_dir()
+    }
+
     /// Returns the path of a file of the system.
     pub(crate) fn root_file(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
@@ -243,10 +248,8 @@ impl Format {
             }),
             Self::Yaml => serde_saphyr::from_str(text).map_err(|error| {
                 let place = error.location();
-                invalid(
-                    "YAML",
-                    place.map(|location| (location.line(), location.column())),
-                )
+                let place = place.map(|location| (location.line(), location.column()));
+                invalid("YAML", place)
             }),
             Self::Variables => Ok(variables(text).into()),
         }

@@ -96,11 +96,8 @@ impl<'a> FieldText<'a> {
     }
 
     fn object(self) -> Result<Document, DocumentError> {
-        Ok(Document {
-            span: Some(self.span()?),
-            bytes: self.bytes,
-            edits: None,
-        })
+        let span = self.span()?;
+        Ok(Document::new(self.bytes, Some(span)))
     }
 }
 
@@ -115,11 +112,7 @@ impl Document {
         if bytes.trim_ascii_start().first() != Some(&b'{') {
             return Err(DocumentError::Json("not a JSON object".to_owned()));
         }
-        Ok(Self {
-            bytes,
-            span: Some(span),
-            edits: None,
-        })
+        Ok(Self::new(bytes, Some(span)))
     }
 
     /// Reads a JSON object that is part of a parsed document, or was not received at all.
@@ -133,9 +126,13 @@ impl Document {
 
     /// Returns an object without fields.
     pub fn empty() -> Self {
+        Self::new(Bytes::from_static(b"{}"), None)
+    }
+
+    fn new(bytes: Bytes, span: Option<LayoutSpan>) -> Self {
         Self {
-            bytes: Bytes::from_static(b"{}"),
-            span: None,
+            bytes,
+            span,
             edits: None,
         }
     }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{body::Body, response::Response};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 
 use super::channel::ChunkChannel;
@@ -45,7 +45,6 @@ enum OutputForm {
     Stream {
         writer: Box<dyn WriteChunks>,
         channel: ChunkChannel,
-        buffer: BytesMut,
     },
 }
 
@@ -61,7 +60,6 @@ impl Output {
         let form = OutputForm::Stream {
             writer: responder.dialect.chunk_writer(responder.framing()),
             channel,
-            buffer: BytesMut::new(),
         };
         Self::new(responder, form)
     }
@@ -101,9 +99,7 @@ impl Output {
         let mut headers = headers::rewritten_response_headers(answer.headers.clone());
         match &mut self.form {
             OutputForm::Whole { head, .. } => *head = (answer.status, headers),
-            OutputForm::Stream {
-                writer, channel, ..
-            } => {
+            OutputForm::Stream { writer, channel } => {
                 writer.begin_answer();
                 if !std::mem::replace(&mut self.is_started, true) {
                     headers.insert(header::CONTENT_TYPE, self.responder.media_type());
@@ -134,11 +130,11 @@ impl Output {
                     }
                     chunks.push(document);
                 }
-                OutputForm::Stream { writer, buffer, .. } => {
-                    let written = buffer.len();
-                    let chunk = writer.write(buffer, &document);
+                OutputForm::Stream { writer, .. } => {
+                    let written = writer.output().len();
+                    let chunk = writer.write(&document);
                     chunk.map_err(unreadable_response)?;
-                    if buffer.len() - written > context.snapshot.config.limits.response {
+                    if writer.output().len() - written > context.snapshot.config.limits.response {
                         return Err(unreadable());
                     }
                 }
@@ -149,13 +145,11 @@ impl Output {
 
     /// Waits until the agent's connection has taken what was written to the stream.
     pub async fn flush(&mut self) {
-        if let OutputForm::Stream {
-            channel, buffer, ..
-        } = &mut self.form
-            && !buffer.is_empty()
+        if let OutputForm::Stream { writer, channel } = &mut self.form
+            && !writer.output().is_empty()
         {
             self.is_sent = true;
-            channel.send(buffer.split().freeze()).await;
+            channel.send(writer.output().split().freeze()).await;
         }
     }
 
@@ -214,8 +208,8 @@ impl Output {
             OutputForm::Stream { .. } => None,
         };
         turn.finish_response(by_model).await;
-        if let OutputForm::Stream { writer, buffer, .. } = &mut self.form {
-            writer.write_end(buffer)?;
+        if let OutputForm::Stream { writer, .. } = &mut self.form {
+            writer.write_end()?;
         }
         self.flush().await;
         Ok(response.map(Reply::Upstream))

@@ -8,9 +8,7 @@ use crate::{
 
 pub(super) const AGENT: Agent = Agent {
     name: "Claude Code",
-    is_present: |reader| {
-        reader.machine.has_program("claude") || reader.machine.home.join(".claude").is_dir()
-    },
+    is_present: |reader| reader.machine.has_agent("claude", ".claude"),
     routes,
 };
 
@@ -21,21 +19,16 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
         Setting::until_empty(files.chain(reader.machine.assignment(name))).collect()
     };
     let first = |name: &str| find(name).into_iter().next();
-    let mut credentials: Vec<SettingPosition> = [
+    let keys = [
         "ANTHROPIC_API_KEY",
         "ANTHROPIC_AUTH_TOKEN",
         "CLAUDE_CODE_OAUTH_TOKEN",
-    ]
-    .into_iter()
-    .flat_map(find)
-    .map(|setting| setting.place)
-    .collect();
-    credentials.extend(
-        files
-            .iter()
-            .filter_map(|file| file.text(&["apiKeyHelper"]))
-            .map(|setting| setting.place),
-    );
+    ];
+    let helpers = files.iter();
+    let helpers = helpers.filter_map(|file| file.text(&["apiKeyHelper"]));
+    let credentials = keys.into_iter().flat_map(find).chain(helpers);
+    let credentials = credentials.map(|setting| setting.place);
+    let mut credentials: Vec<SettingPosition> = credentials.collect();
     let folder = reader.machine.folder("CLAUDE_CONFIG_DIR", ".claude");
     credentials.extend(SettingPosition::of_file(folder.join(".credentials.json")));
 
@@ -48,15 +41,11 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
     let is_chosen = |switch| {
         first(switch).is_some_and(|setting| setting.value != "0" && setting.value != "false")
     };
-    routes.extend(
-        clouds
-            .into_iter()
-            .filter(|cloud| is_chosen(cloud.switch))
-            .map(|cloud| Route {
-                settings: find(cloud.base_url),
-                ..Route::new(cloud.name, cloud.default)
-            }),
-    );
+    let chosen = clouds.into_iter().filter(|cloud| is_chosen(cloud.switch));
+    routes.extend(chosen.map(|cloud| Route {
+        settings: find(cloud.base_url),
+        ..Route::new(cloud.name, cloud.default)
+    }));
     routes
 }
 

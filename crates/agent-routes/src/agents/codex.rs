@@ -8,9 +8,7 @@ use crate::{
 
 pub(super) const AGENT: Agent = Agent {
     name: "Codex",
-    is_present: |reader| {
-        reader.machine.has_program("codex") || reader.machine.home.join(".codex").is_dir()
-    },
+    is_present: |reader| reader.machine.has_agent("codex", ".codex"),
     routes,
 };
 
@@ -23,36 +21,26 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
     let name = provider
         .as_ref()
         .map_or(BUILT_IN_PROVIDER, |provider| &provider.value);
-    let settings: Vec<Setting> = files
-        .iter()
-        .filter_map(|file| base_url(file, name))
-        .collect();
+    let settings = files.iter().filter_map(|file| base_url(file, name));
+    let settings: Vec<Setting> = settings.collect();
     // Other providers of the config and those of profiles, which arguments select.
     let profiles = profiles(reader);
     let others = files.iter().chain(&profiles).flat_map(|file| {
         let providers = file.entries(&["model_providers"]);
         providers.filter_map(|(other, _)| base_url(file, other))
     });
-    let others: Vec<Setting> = others
-        .filter(|setting| !settings.contains(setting))
-        .collect();
+    let others = others.filter(|setting| !settings.contains(setting));
+    let others: Vec<Setting> = others.collect();
     let is_built_in = name == BUILT_IN_PROVIDER;
     let machine = reader.machine;
     let file = machine.folder("CODEX_HOME", ".codex").join("auth.json");
-    let key = ["OPENAI_API_KEY", "CODEX_API_KEY"]
-        .into_iter()
-        .filter_map(|name| machine.variable(name));
+    let keys = ["OPENAI_API_KEY", "CODEX_API_KEY"].into_iter();
+    let keys = keys.filter_map(|name| machine.variable(name));
+    let keys = keys.map(|setting| setting.place).collect();
+    let login = SettingPosition::of_file(file).into_iter().collect();
     let logins = [
-        (
-            "API key",
-            hosts::OPENAI,
-            key.map(|setting| setting.place).collect(),
-        ),
-        (
-            "ChatGPT login",
-            hosts::CHATGPT,
-            SettingPosition::of_file(file).into_iter().collect(),
-        ),
+        ("API key", hosts::OPENAI, keys),
+        ("ChatGPT login", hosts::CHATGPT, login),
     ];
     let default = |host: &str| {
         if is_built_in {

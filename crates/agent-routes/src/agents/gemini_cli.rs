@@ -14,9 +14,7 @@ use crate::{
 
 pub(super) const AGENT: Agent = Agent {
     name: "gemini-cli",
-    is_present: |reader| {
-        reader.machine.has_program("gemini") || reader.machine.home.join(".gemini").is_dir()
-    },
+    is_present: |reader| reader.machine.has_agent("gemini", ".gemini"),
     routes,
 };
 
@@ -72,27 +70,15 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
     };
     let [api_key, vertex, google] = LOGINS;
     let location = find("GOOGLE_CLOUD_LOCATION").into_iter().next();
+    let gemini_keys = places("GEMINI_API_KEY").collect();
+    let google_keys = places("GOOGLE_API_KEY").chain(application_default());
+    let logins = places("GOOGLE_CLOUD_ACCESS_TOKEN").chain(home(".gemini/oauth_creds.json"));
+    let logins = logins.chain(application_default()).collect();
+    let vertex_default = vertex_hosts(location.as_ref());
     let mut routes = vec![
-        route(
-            api_key,
-            Destination::https(hosts::GEMINI),
-            places("GEMINI_API_KEY").collect(),
-        ),
-        route(
-            vertex,
-            vertex_hosts(location.as_ref()),
-            places("GOOGLE_API_KEY")
-                .chain(application_default())
-                .collect(),
-        ),
-        route(
-            google,
-            Destination::https(hosts::CODE_ASSIST),
-            places("GOOGLE_CLOUD_ACCESS_TOKEN")
-                .chain(home(".gemini/oauth_creds.json"))
-                .chain(application_default())
-                .collect(),
-        ),
+        route(api_key, Destination::https(hosts::GEMINI), gemini_keys),
+        route(vertex, vertex_default, google_keys.collect()),
+        route(google, Destination::https(hosts::CODE_ASSIST), logins),
     ];
     routes.extend(enforced.as_ref().and_then(other_login));
     routes

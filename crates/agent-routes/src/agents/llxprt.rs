@@ -9,11 +9,8 @@ use crate::{
 pub(super) const AGENT: Agent = Agent {
     name: "LLxprt Code",
     is_present: |reader| {
-        let machine = reader.machine;
-        machine.has_program("llxprt")
-            || FOLDERS
-                .iter()
-                .any(|folder| machine.home.join(folder).is_dir())
+        let mut folders = FOLDERS.into_iter();
+        folders.any(|folder| reader.machine.has_agent("llxprt", folder))
     },
     routes,
 };
@@ -38,18 +35,15 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
             let provider = profile.text(&["provider"])?.value;
             let known = PROVIDERS.iter().find(|(name, ..)| *name == provider);
             let keys = ["auth-key", "auth-keyfile", "auth-key-name"];
-            let keys = keys
-                .into_iter()
-                .filter_map(|key| profile.text(&["ephemeralSettings", key]));
+            let keys = keys.into_iter();
+            let keys = keys.filter_map(|key| profile.text(&["ephemeralSettings", key]));
+            let base_url = profile.text(&["ephemeralSettings", "base-url"]);
             let default = known.map_or_else(
                 || Destination::Unknown(format!("`{provider}` has a host of its own")),
                 |(_, host, _)| Destination::https(host),
             );
             Some(Route {
-                settings: profile
-                    .text(&["ephemeralSettings", "base-url"])
-                    .into_iter()
-                    .collect(),
+                settings: base_url.into_iter().collect(),
                 credentials: keys.map(|setting| setting.place).collect(),
                 ..Route::new(format!("profile for {provider}"), default)
             })

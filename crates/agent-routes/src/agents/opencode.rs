@@ -13,10 +13,7 @@ use crate::{
 
 pub(super) const AGENT: Agent = Agent {
     name: "opencode",
-    is_present: |reader| {
-        let machine = reader.machine;
-        machine.has_program("opencode") || machine.home.join(".config/opencode").is_dir()
-    },
+    is_present: |reader| reader.machine.has_agent("opencode", ".config/opencode"),
     routes,
 };
 
@@ -37,17 +34,12 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
         Some((names, file.place(&["enabled_providers"])))
     });
     let built_in = PROVIDERS.iter().map(|(name, ..)| (*name).to_owned());
-    let named = files
-        .iter()
-        .flat_map(|file| file.entries(&["provider"]))
-        .map(|(name, _)| name.clone());
-    let logged_in = logins
-        .iter()
-        .flat_map(|file| file.entries(&[]))
-        .map(|(name, _)| name.clone());
+    let named = files.iter().flat_map(|file| file.entries(&["provider"]));
+    let logged_in = logins.iter().flat_map(|file| file.entries(&[]));
+    let named = named.chain(logged_in).map(|(name, _)| name.clone());
     let enabled = only.iter().flat_map(|(names, _)| names);
     let enabled = enabled.map(|name| (*name).to_owned());
-    let providers = built_in.chain(named).chain(logged_in).chain(enabled);
+    let providers = built_in.chain(named).chain(enabled);
     let providers: BTreeSet<String> = providers.collect();
     let mut routes: Vec<Route> = Vec::new();
     for provider in &providers {

@@ -219,6 +219,9 @@ pub fn read_stream(
 
 /// Writes the chunks of one response for the agent.
 pub trait WriteChunks: Debug + Send + Sync {
+    /// Bytes that are written and not yet taken.
+    fn output(&mut self) -> &mut BytesMut;
+
     /// Begins an answer of the model, the first one or one that continues the response.
     fn begin_answer(&mut self) {}
 
@@ -227,12 +230,12 @@ pub trait WriteChunks: Debug + Send + Sync {
     /// # Errors
     ///
     /// Fails if an edit cannot be written.
-    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<()>;
+    fn write(&mut self, chunk: &ResponseDocument) -> Result<()>;
 
     /// Ends the stream.
     ///
     /// # Errors
     ///
     /// Fails if what is still open cannot be closed.
-    fn write_end(&mut self, out: &mut BytesMut) -> Result<()>;
+    fn write_end(&mut self) -> Result<()>;
 }

@@ -79,9 +79,8 @@ impl Call {
         };
         let Query { framing, forwarded } = query::parse(query, method.api, kind)?;
         let model = parameters.iter().find(|(name, _)| *name == "model");
-        let owned = parameters
-            .iter()
-            .map(|(name, value)| (*name, (*value).to_owned()));
+        let owned = parameters.iter();
+        let owned = owned.map(|(name, value)| (*name, (*value).to_owned()));
         Ok(Self {
             method,
             model: model.and_then(|(_, value)| ModelName::parse(value)),

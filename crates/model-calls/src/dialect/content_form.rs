@@ -23,7 +23,7 @@ pub use self::{
         ActOnObject, AnswerLabels, RequestLabels, VisitObjects, add_labels, has_other_content,
         join_labels, keep_fields, read_labels, remove_labels, visit_details, write_labels,
     },
-    object_search::{any_object, any_object_with, holds_id},
+    object_search::{any_object, any_object_with, holds_id, may_hold},
     other_models::{
         FALLBACK_MODELS, compatible_models, hosted_tool, named_models, other_models, read_names,
     },

@@ -81,6 +81,14 @@ pub fn to_value(document: &Document) -> Result<Value> {
     read_json(&document.to_bytes())
 }
 
+/// Returns a text as it is, and any other value as JSON.
+pub fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
 /// Adds a field, if there is a value for it.
 pub fn add_field(fields: &mut Map<String, Value>, name: &str, value: Option<impl Into<Value>>) {
     fields.extend(value.map(|value| (name.to_owned(), value.into())));
@@ -105,10 +113,8 @@ pub fn retain_elements(
     let list = repeated_json(document, field)?.unwrap_or_default();
     let count = list.len();
     let kept = list.into_iter().enumerate();
-    let kept: Vec<Bytes> = kept
-        .filter(|(index, _)| keep(*index))
-        .map(|(_, element)| element)
-        .collect();
+    let kept = kept.filter(|(index, _)| keep(*index));
+    let kept: Vec<Bytes> = kept.map(|(_, element)| element).collect();
     match kept.len() {
         same if same == count => Ok(()),
         0 => document.remove(field),

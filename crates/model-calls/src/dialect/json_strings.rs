@@ -10,20 +10,18 @@ const ENCRYPTED: &[&str] = &["encrypted_content", "encrypted_index", "encrypted_
 /// Fields of calls and results whose keys are free.
 const FREE_FORM: &[&str] = &["args", "arguments", "input", "response"];
 
+/// Edit of a text, which returns what replaces it.
+pub type EditText<'a> = &'a mut dyn FnMut(&str) -> Option<String>;
+
 /// Replaces every string, number and key in `value` for which `edit` returns a text. An
 /// edited number becomes a string. Returns whether anything was replaced.
-pub fn edit_json_strings(value: &mut Value, edit: &mut dyn FnMut(&str) -> Option<String>) -> bool {
+pub fn edit_json_strings(value: &mut Value, edit: EditText<'_>) -> bool {
     edit_strings(value, &[], edit)
 }
 
 /// Replaces strings as [`edit_json_strings`] does in the value of a field, but for ciphertext, and
 /// for the `ids` of the value.
-pub fn edit_field_strings(
-    key: &str,
-    value: &mut Value,
-    ids: &[&str],
-    edit: &mut dyn FnMut(&str) -> Option<String>,
-) -> bool {
+pub fn edit_field_strings(key: &str, value: &mut Value, ids: &[&str], edit: EditText<'_>) -> bool {
     let except = except_in(key, ENCRYPTED);
     match value {
         Value::String(_) if except.contains(&key) => false,
@@ -43,11 +41,7 @@ fn except_in<'a>(key: &str, except: &'a [&'a str]) -> &'a [&'a str] {
     except
 }
 
-fn edit_strings(
-    value: &mut Value,
-    except: &[&str],
-    edit: &mut dyn FnMut(&str) -> Option<String>,
-) -> bool {
+fn edit_strings(value: &mut Value, except: &[&str], edit: EditText<'_>) -> bool {
     let edited = match value {
         Value::Null | Value::Bool(_) => None,
         Value::String(text) => edit(text),
@@ -74,7 +68,7 @@ fn edit_fields(
     fields: &mut Map<String, Value>,
     skipped: &[&str],
     except: &[&str],
-    edit: &mut dyn FnMut(&str) -> Option<String>,
+    edit: EditText<'_>,
 ) -> bool {
     let mut is_edited = false;
     for (key, value) in fields.iter_mut() {

@@ -6,6 +6,8 @@ pub mod media;
 pub mod request_fields;
 pub mod usage;
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -16,6 +18,12 @@ pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 /// Status of a denied call. Codex repeats a call after 403, but not after 400.
 pub const DENIAL_STATUS: StatusCode = StatusCode::BAD_REQUEST;
+
+/// Returns the time at which a synthetic response is created.
+pub fn unix_seconds() -> u64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH);
+    elapsed.map_or(0, |elapsed| elapsed.as_secs())
+}
 
 /// Returns an error in the format of OpenAI's APIs.
 pub fn openai_error(error: &ErrorInfo) -> Value {

@@ -21,17 +21,13 @@ pub fn check_event_name(name: &str) -> Result<()> {
 
 /// Writes one event without a name.
 pub fn write_event(out: &mut BytesMut, json: &[u8]) {
-    out.reserve(json.len() + 10);
-    write_data(out, json);
-    out.extend_from_slice(b"\r\n\r\n");
+    write_data(out, json, b"\r\n\r\n");
 }
 
 /// Writes one event without a name, ended by line feeds, as APIs of OpenAI send them: some
 /// clients look for nothing else.
 pub fn write_plain_event(out: &mut BytesMut, data: &[u8]) {
-    out.reserve(data.len() + 8);
-    write_data(out, data);
-    out.extend_from_slice(b"\n\n");
+    write_data(out, data, b"\n\n");
 }
 
 /// Writes one event with a name, which some clients require.
@@ -40,20 +36,21 @@ pub fn write_named_event(out: &mut BytesMut, name: &str, json: &[u8]) {
     out.extend_from_slice(b"event: ");
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b"\n");
-    write_data(out, json);
-    out.extend_from_slice(b"\n\n");
+    write_data(out, json, b"\n\n");
 }
 
-/// Writes the data of an event. Line ends within JSON are white space, so they become
+/// Writes the data of an event, and its end. Line ends within JSON are white space, so they become
 /// spaces.
-fn write_data(out: &mut BytesMut, json: &[u8]) {
+fn write_data(out: &mut BytesMut, json: &[u8], end: &[u8]) {
+    out.reserve(json.len() + 10);
     out.extend_from_slice(b"data: ");
     let mut rest = json;
     while let Some(at) = memchr2(b'\r', b'\n', rest) {
-        let (line, end) = rest.split_at_checked(at).unwrap_or_default();
+        let (line, behind) = rest.split_at_checked(at).unwrap_or_default();
         out.extend_from_slice(line);
         out.extend_from_slice(b" ");
-        rest = end.get(1..).unwrap_or_default();
+        rest = behind.get(1..).unwrap_or_default();
     }
     out.extend_from_slice(rest);
+    out.extend_from_slice(end);
 }

@@ -100,9 +100,7 @@ pub(super) fn merge_messages(
 }
 
 fn read_item(item: &Value) -> String {
-    let text = item
-        .as_str()
-        .or_else(|| item.get("text").and_then(Value::as_str));
+    let text = item.as_str().or_else(|| item.get("text")?.as_str());
     text.map_or_else(|| item.to_string(), str::to_owned)
 }
 

@@ -226,11 +226,8 @@ impl RequestMutation {
     pub fn lost_fields(&self) -> Vec<&'static str> {
         let mut lost = self.unusable_fields();
         // A name that the gateway does not use may be that of a reported call, as it was shown.
-        if self
-            .fields
-            .get("model")
-            .is_some_and(|model| !model.is_string())
-        {
+        let model = self.fields.get("model");
+        if model.is_some_and(|model| !model.is_string()) {
             lost.push("model");
         }
         if self.fields.contains_key("messages") && !self.is_usable("messages") {
@@ -280,10 +277,8 @@ impl RequestMutation {
     /// Turns a first message of role `system` into the replacement of the system
     /// instruction, for hooks that are shown the instruction as first message.
     pub fn extract_system_message(&mut self) {
-        let messages = self
-            .fields
-            .get_mut("messages")
-            .and_then(Value::as_array_mut);
+        let messages = self.fields.get_mut("messages");
+        let messages = messages.and_then(Value::as_array_mut);
         let Some(messages) = messages.filter(|list| is_system(list.first())) else {
             return;
         };
@@ -365,10 +360,8 @@ fn read_parts(value: &Value) -> Option<String> {
 }
 
 fn is_system(message: Option<&Value>) -> bool {
-    let role = message
-        .and_then(|message| message.get("role"))
-        .and_then(Value::as_str);
-    role == Some("system")
+    let role = message.and_then(|message| message.get("role"));
+    role.and_then(Value::as_str) == Some("system")
 }
 
 #[cfg(test)]

@@ -98,14 +98,6 @@ impl CandidateContent {
             self.thoughts = vec![true; count];
         }
     }
-
-    /// Replaces the parts. They keep their kind if there are as many as before.
-    fn replace_parts(&mut self, parts: &[String]) {
-        if parts.len() != self.parts.len() {
-            self.thoughts.clear();
-        }
-        parts.clone_into(&mut self.parts);
-    }
 }
 
 fn read_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
@@ -148,7 +140,12 @@ impl LlmResponse {
 impl Candidate {
     fn apply(&mut self, edit: &CandidateMutation) {
         if let Some(parts) = &edit.parts {
-            self.content.replace_parts(parts);
+            let content = &mut self.content;
+            // The parts keep their kind if there are as many as before.
+            if parts.len() != content.parts.len() {
+                content.thoughts.clear();
+            }
+            content.parts.clone_from(parts);
         }
         let edit = edit.clone();
         self.finish_reason = edit.finish_reason.or(self.finish_reason.take());
@@ -242,10 +239,8 @@ impl ResponseMutation {
                 ..CandidateMutation::default()
             });
         }
-        let mut usage_metadata = value
-            .get("usageMetadata")
-            .and_then(Value::as_object)
-            .cloned();
+        let usage = value.get("usageMetadata").and_then(Value::as_object);
+        let mut usage_metadata = usage.cloned();
         if let Some(counts) = &mut usage_metadata {
             counts.retain(|name, count| TOKEN_COUNTS.contains(&name.as_str()) && count.is_u64());
         }
@@ -254,11 +249,9 @@ impl ResponseMutation {
             usage_metadata: usage_metadata.filter(|counts| !counts.is_empty()),
         };
         let empty = CandidateMutation::default();
-        let usable = mutation.usage_metadata.is_some()
-            || mutation
-                .candidates
-                .iter()
-                .any(|candidate| *candidate != empty);
+        let mut candidates = mutation.candidates.iter();
+        let has_edit = candidates.any(|candidate| *candidate != empty);
+        let usable = mutation.usage_metadata.is_some() || has_edit;
         usable.then_some(mutation)
     }
 
@@ -293,36 +286,27 @@ impl ResponseMutation {
 
     /// Returns the text of the first candidate.
     pub fn text(&self) -> String {
-        let first = self
-            .candidates
-            .first()
-            .and_then(|candidate| candidate.parts.as_ref());
-        first.map(|parts| parts.concat()).unwrap_or_default()
+        let first = self.candidates.first();
+        let parts = first.and_then(|candidate| candidate.parts.as_ref());
+        parts.map(|parts| parts.concat()).unwrap_or_default()
     }
 
     /// Returns whether it has any text, so that it can serve as a synthetic response.
     pub fn is_response(&self) -> bool {
-        let mut parts = self
-            .candidates
-            .iter()
-            .filter_map(|candidate| candidate.parts.as_ref());
+        let candidates = self.candidates.iter();
+        let mut parts = candidates.filter_map(|candidate| candidate.parts.as_ref());
         parts.any(|texts| texts.iter().any(|text| !text.is_empty()))
     }
 }
 
 fn read_candidate(value: &Value) -> CandidateMutation {
     let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+    let (index, ratings) = (value.get("index"), value.get("safetyRatings"));
     CandidateMutation {
         parts: value.get("content").and_then(edited_texts),
         finish_reason: text("finishReason"),
-        index: value
-            .get("index")
-            .filter(|value| value.is_number())
-            .cloned(),
-        safety_ratings: value
-            .get("safetyRatings")
-            .filter(|value| value.is_array())
-            .cloned(),
+        index: index.filter(|index| index.is_number()).cloned(),
+        safety_ratings: ratings.filter(|ratings| ratings.is_array()).cloned(),
     }
 }
 

@@ -128,9 +128,8 @@ impl ToolConfig {
 
 /// Returns the object with the mode and the names.
 fn config_fields(value: &Value) -> &Value {
-    let nested = value
-        .get("functionCallingConfig")
-        .or_else(|| value.get("function_calling_config"));
+    let nested = value.get("functionCallingConfig");
+    let nested = nested.or_else(|| value.get("function_calling_config"));
     nested.unwrap_or(value)
 }
 

@@ -9,8 +9,9 @@ use crate::dialect::{
     anthropic::{
         block_content::{text_block, write_blocks},
         fields::{
-            ARGUMENTS, BLOCK, CONTENT, EVENT, FUNCTION_CALL, FUNCTION_RESPONSE, ID, PARTS,
-            RESPONSE, TEXT, THOUGHT, TOOL_CHANGES, TOOLSET, TOOLSET_NAME, TYPE, type_of,
+            ARGUMENTS, BLOCK, CITATIONS, CONTENT, EVENT, FUNCTION_CALL, FUNCTION_RESPONSE, ID,
+            PARTS, RESPONSE, TEXT, THINKING, THOUGHT, TOOL_CHANGES, TOOLSET, TOOLSET_NAME, TYPE,
+            type_of,
         },
         media::{create_media, is_media_type, write_texts},
         preceding::{add_call_fields, in_front_of},
@@ -18,15 +19,12 @@ use crate::dialect::{
         tool_use::{INPUT, create_call},
     },
     content_form::{SOURCE, source_of, splice_list, write_labels},
-    document::{Document, copy_field, elements, write_array},
+    document::{Document, copy_field, elements, value_text, write_array},
     error::Result,
     google::is_thought,
 };
 
 const CACHE_CONTROL: &[&str] = &["cache_control"];
-/// Text of a thinking block.
-pub const THINKING: &[&str] = &["thinking"];
-const CITATIONS: &[&str] = &["citations"];
 
 /// Returns edited blocks. Hidden ones stay, blocks whose text was removed go, and a cache mark of
 /// a removed block moves to the one in front of it.
@@ -57,11 +55,8 @@ pub fn create_blocks(parts: &[Document]) -> Result<Vec<Bytes>> {
         if part.has(TEXT) {
             texts.append(&mut create_own_block(part)?);
         } else {
-            blocks.append(&mut in_front_of(
-                part,
-                std::mem::take(&mut texts),
-                &mut thinking,
-            )?);
+            let preceding = std::mem::take(&mut texts);
+            blocks.append(&mut in_front_of(part, preceding, &mut thinking)?);
             blocks.append(&mut create_own_block(part)?);
         }
     }
@@ -165,13 +160,11 @@ fn write_result(block: &mut Document, before: Option<&Document>, after: &Documen
         if is_other || key == "output" || key == "error" {
             continue;
         }
-        let text = serde_json::from_slice(&value).ok();
-        let text = match text {
-            Some(Value::String(text)) => text,
-            Some(other) => other.to_string(),
-            None => continue,
+        let Ok(value) = serde_json::from_slice(&value) else {
+            continue;
         };
-        blocks.push(text_block(json!(text).to_string().into())?.to_bytes());
+        let text = json!(value_text(&value)).to_string();
+        blocks.push(text_block(text.into())?.to_bytes());
     }
     let was_text = matches!(content, ResultContent::Text(_)) || !keeps_media && had_media;
     block.set_bytes(CONTENT, write_blocks(&blocks, was_text)?)

@@ -18,6 +18,7 @@ use crate::dialect::{
 pub const ARGUMENTS: &[&str] = &["args"];
 /// Original block of a part that has no other form.
 pub const BLOCK: &[&str] = &["block"];
+pub const CITATIONS: &[&str] = &["citations"];
 pub const ID: &[&str] = &["id"];
 /// Error of the API that ends an answer.
 pub const ERROR: &[&str] = &["error"];
@@ -29,13 +30,16 @@ pub const MODEL_VERSION: &[&str] = &["modelVersion"];
 pub const NAME: &[&str] = &["name"];
 pub const RESPONSE: &[&str] = &["response"];
 pub const RESPONSE_ID: &[&str] = &["responseId"];
+pub const SIGNATURE: &[&str] = &["signature"];
 pub const TEXT: &[&str] = &["text"];
+pub const THINKING: &[&str] = &["thinking"];
 pub const THOUGHT: &[&str] = &["thought"];
 /// Set of tools to which a called tool belongs.
 pub const TOOLSET: &[&str] = &["toolset_name"];
 /// Tools that became available in compacted history.
 pub const TOOL_CHANGES: &[&str] = &["tool_changes"];
 pub const TYPE: &[&str] = &["type"];
+pub const USAGE: &[&str] = &["usage"];
 pub const USAGE_METADATA: &[&str] = &["usageMetadata"];
 
 /// Fields of a text block that hooks see, or that hold no text. Others are labels.

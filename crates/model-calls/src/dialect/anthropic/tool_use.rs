@@ -19,13 +19,9 @@ pub fn call_part(block: &Document) -> Result<Document> {
     let mut call = Document::empty();
     copy_field(&mut call, ID, block, ID)?;
     call.set_bytes(NAME, string_bytes(block, "name")?)?;
-    for (field, from) in [
-        (ARGUMENTS, INPUT),
-        (TOOLSET_NAME, TOOLSET),
-        (CALLER, CALLER),
-    ] {
-        copy_field(&mut call, field, block, from)?;
-    }
+    copy_field(&mut call, ARGUMENTS, block, INPUT)?;
+    copy_field(&mut call, TOOLSET_NAME, block, TOOLSET)?;
+    copy_field(&mut call, CALLER, block, CALLER)?;
     field_part(FUNCTION_CALL, call.to_bytes())
 }
 
@@ -33,15 +29,11 @@ pub fn call_part(block: &Document) -> Result<Document> {
 pub fn create_call(call: &Document) -> Result<Bytes> {
     let mut block = Document::empty();
     block.set(&["type"], &json!("tool_use"))?;
-    for (field, from) in [
-        (ID, ID),
-        (NAME, NAME),
-        (TOOLSET, TOOLSET_NAME),
-        (CALLER, CALLER),
-        (INPUT, ARGUMENTS),
-    ] {
-        copy_field(&mut block, field, call, from)?;
-    }
+    copy_field(&mut block, ID, call, ID)?;
+    copy_field(&mut block, NAME, call, NAME)?;
+    copy_field(&mut block, TOOLSET, call, TOOLSET_NAME)?;
+    copy_field(&mut block, CALLER, call, CALLER)?;
+    copy_field(&mut block, INPUT, call, ARGUMENTS)?;
     if !block.has(INPUT) {
         block.set(INPUT, &json!({}))?;
     }

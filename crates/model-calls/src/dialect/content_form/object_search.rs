@@ -18,15 +18,20 @@ pub fn any_object_with(
     skipped: &str,
     holds: &dyn Fn(&Map<String, Value>) -> bool,
 ) -> Result<bool> {
-    // Most bodies have no such key, and need no parsing. Keys may be escaped.
-    let bytes = body.to_bytes();
-    let may_hold = |text: &str| memmem::find(&bytes, text.as_bytes()).is_some();
-    if !may_hold(key) && !may_hold("\\u") {
+    if !may_hold(body, &[key]) {
         return Ok(false);
     }
     let value = body.get(field)?.unwrap_or_default();
     let holds = |fields: &Map<String, Value>| fields.contains_key(key) && holds(fields);
     Ok(any_object(&value, skipped, &holds))
+}
+
+/// Returns whether any of these texts may be in a body. Most bodies have none, and need no search.
+/// Texts may be escaped.
+pub fn may_hold(body: &Document, texts: &[&str]) -> bool {
+    let bytes = body.to_bytes();
+    let mut texts = texts.iter().chain(&["\\u"]);
+    texts.any(|text| memmem::find(&bytes, text.as_bytes()).is_some())
 }
 
 /// Returns whether any object in a value `holds`. The values of the field `skipped`, whose keys are

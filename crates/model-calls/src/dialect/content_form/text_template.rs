@@ -12,7 +12,7 @@ use crate::dialect::{
     document::insert,
     google::response::{
         envelope::ResponseEnvelope,
-        text_chunk::{TextChunk, TextChunkTemplate, place_in},
+        text_chunk::{TextChunk, TextChunkTemplate, place_in, replace_at},
     },
     text_edit::TextStream,
 };
@@ -30,14 +30,9 @@ pub struct TextEvent {
 
 impl TextEvent {
     /// Creates a template of an event's data; `None` if `text`, the JSON of the text, is not a
-    /// part of it.
-    pub fn new(data: &Bytes, text: &Bytes) -> Option<Self> {
-        Self::with_others(data, text, &[])
-    }
-
-    /// Creates a template of events that may also differ in `others`: strings and whole
-    /// numbers that hold nothing to inspect.
-    pub fn with_others(data: &Bytes, text: &Bytes, others: &[Bytes]) -> Option<Self> {
+    /// part of it. Events may also differ in `others`: strings and whole numbers that hold
+    /// nothing to inspect.
+    pub fn new(data: &Bytes, text: &Bytes, others: &[Bytes]) -> Option<Self> {
         let text = place_in(data, text)?;
         let others = others.iter().map(|other| place_in(data, other));
         let mut places: Vec<Range<usize>> = others.collect::<Option<_>>()?;
@@ -59,11 +54,8 @@ impl TextEvent {
     /// Returns an event that differs in its values only, with another text.
     pub fn with_text(&self, data: &Bytes, text: &str) -> Option<Bytes> {
         let places = self.places_in(data)?;
-        let place = places.get(self.text)?;
-        let before = data.get(..place.start)?;
-        let behind = data.get(place.end..)?;
         let text = Value::from(text).to_string();
-        Some([before, text.as_bytes(), behind].concat().into())
+        replace_at(data, places.get(self.text)?, text.as_bytes())
     }
 
     /// Returns the places of the values of an event that differs in them only.
@@ -106,7 +98,7 @@ impl TextTemplate {
     /// Creates a template of an event like [`TextEvent::new`]. `source` is the place of its
     /// part in the list of the API.
     pub fn new(data: &Bytes, text: &Bytes, stream: TextStream, source: u64) -> Option<Self> {
-        Self::of_event(TextEvent::new(data, text)?, stream, source)
+        Self::of_event(TextEvent::new(data, text, &[])?, stream, source)
     }
 
     /// Creates a template of an event. `source` is the place of its part in the list of the
@@ -156,7 +148,7 @@ mod tests {
     fn counters_and_padding_may_differ() {
         let data = Bytes::from_static(br#"{"n":9,"text":"a","pad":"x"}"#);
         let others = [data.slice(5..6), data.slice(24..27)];
-        let event = TextEvent::with_others(&data, &data.slice(14..17), &others).unwrap();
+        let event = TextEvent::new(&data, &data.slice(14..17), &others).unwrap();
         let text = |data: &'static str| event.text_of(&Bytes::from_static(data.as_bytes()));
         assert_eq!(text(r#"{"n":10,"text":"b","pad":"yy"}"#).unwrap(), r#""b""#);
         for other in [

@@ -40,10 +40,6 @@ impl Content {
         Self::from_bytes(content.into())?.with_parts(parts)
     }
 
-    pub fn from_message(message: &Message) -> Result<Self> {
-        Self::from_bytes(text_content(message.role, &message.content))
-    }
-
     /// Returns the plain text as a message, unless it is empty.
     pub fn message(&self) -> Option<Message> {
         let texts = self.parts.iter().filter_map(|part| self.shown_text(part));

@@ -102,7 +102,10 @@ impl Contents {
     /// and changes nothing if no content would be left.
     pub fn write(&mut self, returned: &[Message]) -> Result<bool> {
         let mut kept = align(&self.messages(), returned).into_iter();
-        let mut writer = ContentsWriter::new(returned);
+        let mut writer = ContentsWriter {
+            returned,
+            ..ContentsWriter::default()
+        };
         for content in &self.items {
             match content.message() {
                 None => writer.push(content.clone()),
@@ -119,7 +122,7 @@ impl Contents {
 }
 
 /// Writes the new list of contents from start to end.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct ContentsWriter<'a> {
     returned: &'a [Message],
     /// Index of the first returned message without a position.
@@ -129,16 +132,7 @@ struct ContentsWriter<'a> {
     written: Vec<Content>,
 }
 
-impl<'a> ContentsWriter<'a> {
-    fn new(returned: &'a [Message]) -> Self {
-        Self {
-            returned,
-            next: 0,
-            pending: Vec::new(),
-            written: Vec::new(),
-        }
-    }
-
+impl ContentsWriter<'_> {
     /// Adds a content that was shown as `old` and returned at index `new`.
     fn push_shown(&mut self, content: &Content, old: &Message, new: Option<usize>) -> Result<()> {
         let Some(index) = new else {
@@ -169,7 +163,8 @@ impl<'a> ContentsWriter<'a> {
             .unwrap_or_default()
             .iter();
         for message in inserted.filter(|message| !message.content.is_empty()) {
-            self.pending.push(Content::from_message(message)?);
+            let content = text_content(message.role, &message.content);
+            self.pending.push(Content::from_bytes(content)?);
         }
         Ok(())
     }

@@ -12,11 +12,8 @@ pub fn google_error(error: &ErrorInfo) -> Value {
         "domain": "hookgate",
     });
     if !error.request_id.is_empty() {
-        insert(
-            &mut info,
-            "metadata",
-            json!({ "request_id": error.request_id }),
-        );
+        let metadata = json!({ "request_id": error.request_id });
+        insert(&mut info, "metadata", metadata);
     }
     let retry = error.retry_after.map(|seconds| {
         json!({

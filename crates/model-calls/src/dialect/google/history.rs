@@ -155,7 +155,7 @@ impl History {
             }
             let edit = self.edit(index)?;
             if edit.content.has(FUNCTION_CALL) {
-                edit.retain_parts(|part| !part.document.has(FUNCTION_CALL));
+                edit.retain_parts(|_, part| !part.document.has(FUNCTION_CALL));
             }
             end = index;
         }

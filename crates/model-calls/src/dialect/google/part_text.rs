@@ -10,7 +10,7 @@ use crate::dialect::{
         fields::{FUNCTION_CALL, FUNCTION_RESPONSE, IS_REFUSAL, PARTS, PRECEDING, SOURCE},
         part::{Part, TEXT},
     },
-    json_strings::edit_field_strings,
+    json_strings::{EditText, edit_field_strings},
     text_edit::TextKind,
 };
 
@@ -149,11 +149,7 @@ pub fn edit_fields(
 }
 
 /// Edits a call or a result, which may have media with texts of their own.
-fn edit_inner(
-    inner: &mut Document,
-    except: &[&str],
-    edit: &mut dyn FnMut(&str) -> Option<String>,
-) -> Result<()> {
+fn edit_inner(inner: &mut Document, except: &[&str], edit: EditText<'_>) -> Result<()> {
     edit_other_fields(inner, &[except, PARTS].concat(), edit)?;
     edit_repeated(inner, PARTS, |part| {
         let mut edited = Vec::new();
@@ -174,11 +170,7 @@ fn is_medium(key: &str, json: &[u8]) -> bool {
 }
 
 /// Edits the strings of a medium that are not its own.
-fn edit_medium(
-    part: &mut Document,
-    key: &str,
-    edit: &mut dyn FnMut(&str) -> Option<String>,
-) -> Result<()> {
+fn edit_medium(part: &mut Document, key: &str, edit: EditText<'_>) -> Result<()> {
     part.edit_child(&[key], |medium| {
         edit_other_fields(medium, MEDIUM_FIELDS, edit)
     })
@@ -188,7 +180,7 @@ fn edit_medium(
 pub fn edit_other_fields(
     document: &mut Document,
     except: &[&str],
-    edit: &mut dyn FnMut(&str) -> Option<String>,
+    edit: EditText<'_>,
 ) -> Result<()> {
     let mut edited = Vec::new();
     for (key, json) in other_fields(document, except) {
@@ -209,7 +201,7 @@ fn edited_field(
     key: String,
     json: &[u8],
     ids: &[&str],
-    edit: &mut dyn FnMut(&str) -> Option<String>,
+    edit: EditText<'_>,
 ) -> Result<Option<(String, Option<Bytes>)>> {
     let mut value: Value = read_json(json)?;
     if !edit_field_strings(&key, &mut value, ids, edit) {

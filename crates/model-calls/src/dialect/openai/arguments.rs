@@ -13,11 +13,3 @@ pub fn read_arguments(text: &str) -> Option<Value> {
     let object = document::parse(text).ok().filter(Value::is_object);
     Some(object.unwrap_or_else(|| text.into()))
 }
-
-/// Returns the text of arguments.
-pub fn arguments_text(arguments: &Value) -> String {
-    match arguments {
-        Value::String(text) => text.clone(),
-        _ => arguments.to_string(),
-    }
-}

@@ -21,9 +21,7 @@ pub fn medium(url: &str, default_type: &str) -> (&'static str, Value) {
 
 /// Returns the part of a sound; `None` if the block has no data.
 pub fn read_audio(block: &Document) -> Result<Option<Value>> {
-    let Some(audio) = block.child(&["input_audio"])? else {
-        return Ok(None);
-    };
+    let audio = block.child(&["input_audio"])?.unwrap_or_default();
     let format = audio.string(&["format"])?.unwrap_or_default();
     let data = audio.string(&["data"])?;
     let mime_type = format!("audio/{format}");

@@ -158,9 +158,7 @@ fn read_image(block: &Document) -> Result<Option<Value>> {
 }
 
 fn read_file(block: &Document) -> Result<Option<Value>> {
-    let Some(file) = block.child(FILE)? else {
-        return Ok(None);
-    };
+    let file = block.child(FILE)?.unwrap_or_default();
     refuse_pair(&file, &["file_data"], &["file_id"])?;
     if let Some(data) = file.string(&["file_data"])? {
         return Ok(Some(media_part(&data, "application/octet-stream")));

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::{Document, add_field, add_list, read_json, refuse_pair, required_child},
+    document::{Document, add_field, add_list, read_json, refuse_pair, required_child, value_text},
     error::{Result, field_error},
-    openai::arguments::{arguments_text, read_arguments},
+    openai::arguments::read_arguments,
     openai_chat::fields::{ARGUMENTS, CUSTOM, FUNCTION, ID, INPUT, NAME, TYPE},
 };
 
@@ -126,7 +126,7 @@ pub fn extra_fields(call: &Document) -> Result<Map<String, Value>> {
 pub fn write_arguments(arguments: Option<Value>) -> Value {
     match arguments {
         None | Some(Value::Null) => "{}".into(),
-        Some(arguments) => arguments_text(&arguments).into(),
+        Some(arguments) => value_text(&arguments).into(),
     }
 }
 

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::{Document, to_value},
+    document::{Document, to_value, value_text},
     error::{Result, field_error},
-    openai::arguments::{arguments_text, read_arguments},
+    openai::arguments::read_arguments,
     openai_responses::fields::{ARGUMENTS, CALL_ID, ID, INPUT, NAME, NAMESPACE, TYPE},
 };
 
@@ -153,10 +153,10 @@ impl ToolCallKind {
     pub fn set_arguments(self, item: &mut Document, arguments: &Value) -> Result<()> {
         let field = self.inputs();
         match self {
-            Self::Function => item.set(field, &arguments_text(arguments).into()),
+            Self::Function => item.set(field, &value_text(arguments).into()),
             Self::Custom => item.set(field, &input_text(arguments).into()),
             Self::ToolSearch if matches!(item.get(field)?, Some(Value::String(_))) => {
-                item.set(field, &arguments_text(arguments).into())
+                item.set(field, &value_text(arguments).into())
             }
             Self::Computer => field.iter().try_for_each(|key| {
                 let value = arguments.get(key);

@@ -100,9 +100,7 @@ fn last_response(end: &[Bytes]) -> Result<Option<Document>> {
     response.set(OUTPUT, &json!([]))?;
     response.set(ERROR, &Value::Null)?;
     response.remove(OUTPUT_TEXT)?;
-    visit_response(&mut response, &mut |object, known| {
-        remove_labels(object, known)
-    })?;
+    visit_response(&mut response, &mut remove_labels)?;
     Ok(Some(response))
 }
 

@@ -4,11 +4,12 @@
 
 use std::fmt::Write;
 
-use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use super::recording_editor::RecordingEditor;
-use crate::dialect::{self, Api, DialectError, Framing, MergedChunks, ResponseDocument, TextRest};
+use crate::dialect::{
+    self, Api, DialectError, Framing, MergedChunks, ResponseDocument, TextRest, WriteChunks,
+};
 
 /// Text that is planted.
 const MARK: &str = "QZMARKZQ";
@@ -156,23 +157,24 @@ fn samples() -> Vec<Sample> {
 fn filter(
     sample: &Sample,
     editor: &mut RecordingEditor,
-    out: &mut BytesMut,
+    writer: &mut dyn WriteChunks,
 ) -> Result<(), DialectError> {
     let dialect = dialect::of(sample.api);
-    let (mut reader, mut writer) = (dialect.chunk_reader(), dialect.chunk_writer(Framing::Sse));
+    let mut reader = dialect.chunk_reader();
     let mut events = sample.events.iter().map(|event| event.to_string().into());
     match sample.form {
         Form::Body => {
             let mut answer = dialect.open_response(events.next().unwrap())?;
             answer.edit_texts(editor, TextRest::None)?;
-            out.extend_from_slice(&dialect.close_response(&answer)?);
+            let body = dialect.close_response(&answer)?;
+            writer.output().extend_from_slice(&body);
             return Ok(());
         }
         Form::Stream => {
             let mut pass = |chunk: Option<ResponseDocument>| {
                 chunk.map_or(Ok(()), |mut chunk| {
                     chunk.edit_texts(editor, TextRest::MayFollow)?;
-                    writer.write(out, &chunk)
+                    writer.write(&chunk)
                 })
             };
             events.try_for_each(|event| pass(reader.read(event)?))?;
@@ -185,17 +187,17 @@ fn filter(
             let merged = MergedChunks::new(chunks.into_iter().flatten().collect())?;
             let mut whole = ResponseDocument::from_merged(&merged)?;
             whole.edit_texts(editor, TextRest::None)?;
-            writer.write(out, &whole)?;
+            writer.write(&whole)?;
         }
     }
-    writer.write_end(out)
+    writer.write_end()
 }
 
 /// Returns the data that the agent receives, and whether it received all of the answer.
 fn filtered(sample: &Sample, editor: &mut RecordingEditor) -> (String, bool) {
-    let mut out = BytesMut::new();
-    let is_complete = filter(sample, editor, &mut out).is_ok();
-    let text = String::from_utf8(out.to_vec()).unwrap();
+    let mut writer = dialect::of(sample.api).chunk_writer(Framing::Sse);
+    let is_complete = filter(sample, editor, writer.as_mut()).is_ok();
+    let text = String::from_utf8(writer.output().to_vec()).unwrap();
     if sample.form == Form::Body {
         return (text, is_complete);
     }

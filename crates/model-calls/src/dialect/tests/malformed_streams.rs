@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use bytes::BytesMut;
 use proptest::{collection::vec, prelude::*, sample::Index};
 use serde_json::{Value, json};
 
@@ -253,28 +252,29 @@ fn markers(text: &str) -> BTreeSet<&str> {
 fn filtered(api: Api, events: &[Value], editor: &mut RecordingEditor) -> (String, bool) {
     let dialect = dialect::of(api);
     let (mut reader, mut writer) = (dialect.chunk_reader(), dialect.chunk_writer(Framing::Sse));
-    let mut out = BytesMut::new();
-    let mut pass = |chunk: Option<ResponseDocument>, out: &mut BytesMut| -> Option<()> {
+    let mut pass = |chunk: Option<ResponseDocument>| -> Option<()> {
         let Some(mut chunk) = chunk else {
             return Some(());
         };
         chunk.edit_texts(editor, TextRest::MayFollow).ok()?;
-        writer.write(out, &chunk).ok()
+        writer.write(&chunk).ok()
     };
     let mut is_complete = true;
     for event in events {
         let chunk = reader.read(event.to_string().into()).ok();
-        is_complete = is_complete && chunk.and_then(|chunk| pass(chunk, &mut out)).is_some();
+        is_complete = is_complete && chunk.and_then(&mut pass).is_some();
         if !is_complete {
             break;
         }
     }
     if is_complete {
         let chunk = reader.finish().ok();
-        is_complete = chunk.and_then(|chunk| pass(chunk, &mut out)).is_some()
-            && writer.write_end(&mut out).is_ok();
+        is_complete = chunk.and_then(&mut pass).is_some() && writer.write_end().is_ok();
     }
-    (String::from_utf8(out.to_vec()).unwrap(), is_complete)
+    (
+        String::from_utf8(writer.output().to_vec()).unwrap(),
+        is_complete,
+    )
 }
 
 /// Up to three mutations of the first `kinds` kinds. Kinds from 6 on add fields.

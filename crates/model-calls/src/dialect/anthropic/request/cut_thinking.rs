@@ -6,14 +6,12 @@ use memchr::memmem;
 
 use crate::dialect::{
     anthropic::{
-        fields::{TYPE, type_of},
+        fields::{SIGNATURE, TYPE, type_of},
         request::input_messages::{InputMessage, InputRole, MESSAGES, read_messages},
     },
     document::{Document, try_any, write_array},
     error::Result,
 };
-
-const SIGNATURE: &[&str] = &["signature"];
 
 /// Returns a body without the thinking blocks that lack a signature. An answer with a call was not
 /// cut off: if one has such thinking, the server does not sign, and all stays.

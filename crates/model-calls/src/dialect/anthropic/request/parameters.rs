@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     anthropic::{
-        fields::{GENERATION_CONFIG, TYPE},
+        fields::{GENERATION_CONFIG, THINKING, TYPE},
         request::tool_choice::TOOL_CHOICE,
     },
     document::{Document, integer},
@@ -14,7 +14,6 @@ use crate::dialect::{
 const MAX_TOKENS: &[&str] = &["max_tokens"];
 const OUTPUT_CONFIG: &[&str] = &["output_config"];
 const OUTPUT_FORMAT: &[&str] = &["output_format"];
-const THINKING: &[&str] = &["thinking"];
 const BUDGET_TOKENS: &[&str] = &["budget_tokens"];
 
 /// Smallest budget of thinking tokens that the API accepts.

@@ -76,9 +76,8 @@ pub fn response_references(data: &Bytes) -> Result<Vec<ContentReference>> {
         Some("content_block_delta") => data.child(&["delta"])?.into_iter().collect(),
         Some(_) | None => Vec::new(),
     };
-    let found = blocks
-        .iter()
-        .filter_map(|block| compaction(block).transpose());
+    let blocks = blocks.iter();
+    let found = blocks.filter_map(|block| compaction(block).transpose());
     found.collect()
 }
 

@@ -47,10 +47,8 @@ fn write_form(body: &mut Document, mut read: ReadBody, form: &Document) -> Resul
     REQUEST_LABELS.write(body, &read.form, form)?;
     // With the labels that were written into them.
     read.messages = read_messages(body)?;
-    let originals = read
-        .messages
-        .iter()
-        .map(|message| message.document.to_bytes());
+    let originals = read.messages.iter();
+    let originals = originals.map(|message| message.document.to_bytes());
     let mut originals: Vec<Bytes> = originals.collect();
     let unedited = originals.clone();
     let tools = ToolsEdit::new(body, form, &read.tools, &read.calls)?;

@@ -6,8 +6,10 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     anthropic::{
-        block_edit::THINKING,
-        fields::{CONTENT, TEXT, parse_strict, string_bytes, type_of},
+        fields::{
+            CITATIONS, CONTENT, SIGNATURE, TEXT, THINKING, USAGE, parse_strict, string_bytes,
+            type_of,
+        },
         response::message_event::{BLOCK_DELTA, CONTENT_BLOCK, DELTA, MESSAGE, MessageEvent},
         tool_use::INPUT,
     },
@@ -15,11 +17,8 @@ use crate::dialect::{
     error::Result,
 };
 
-const CITATIONS: &[&str] = &["citations"];
 const CONTEXT_MANAGEMENT: &[&str] = &["context_management"];
 const ENCRYPTED_CONTENT: &[&str] = &["encrypted_content"];
-const SIGNATURE: &[&str] = &["signature"];
-const USAGE: &[&str] = &["usage"];
 
 /// Fields of a message that the events of a stream have at its end.
 const END_FIELDS: &[&str] = &["stop_reason", "stop_sequence", "stop_details", "container"];
@@ -85,11 +84,8 @@ fn block_events(index: u64, block: &Document) -> Result<Vec<Bytes>> {
                 }
                 started.set(CITATIONS, &json!([]))?;
             }
-            deltas.push(new_delta(
-                "text_delta",
-                "text",
-                string_bytes(block, "text")?,
-            )?);
+            let text = string_bytes(block, "text")?;
+            deltas.push(new_delta("text_delta", "text", text)?);
             started.set(TEXT, &json!(""))?;
         }
         "thinking" => {
@@ -118,12 +114,8 @@ fn block_events(index: u64, block: &Document) -> Result<Vec<Bytes>> {
         }
         _ => (),
     }
-    let mut events = vec![block_event(
-        "content_block_start",
-        index,
-        CONTENT_BLOCK,
-        &started,
-    )?];
+    let start = block_event("content_block_start", index, CONTENT_BLOCK, &started)?;
+    let mut events = vec![start];
     for delta in &deltas {
         events.push(block_event(BLOCK_DELTA, index, DELTA, delta)?);
     }

@@ -58,19 +58,11 @@ pub fn with_input(events: Vec<MessageEvent>, input: &Value) -> Result<Vec<Messag
                 let empty = |block: &mut Document| block.set(INPUT, &json!({}));
                 event.document.edit_child(CONTENT_BLOCK, empty)?;
                 written.push(event);
-                written.push(json_delta(index, &json)?);
+                written.push(MessageEvent::block_delta(index, "input_json_delta", &json)?);
             }
             MessageEventKind::BlockDelta => (),
             _ => written.push(event),
         }
     }
     Ok(written)
-}
-
-fn json_delta(index: u64, json: &str) -> Result<MessageEvent> {
-    MessageEvent::from_json(&json!({
-        "type": "content_block_delta",
-        "index": index,
-        "delta": { "type": "input_json_delta", "partial_json": json },
-    }))
 }

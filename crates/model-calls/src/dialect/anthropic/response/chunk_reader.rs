@@ -14,7 +14,7 @@ use crate::dialect::{
         preceding::{PrecedingBlocks, append_thinking},
         response::{
             chunk_form::{ChunkEvents, chunk, complete_call, structural, text_end, text_part},
-            incoming_block::IncomingBlock,
+            incoming_block::{IncomingBlock, IncomingCall, IncomingThinking},
             message_event::{CONTENT_BLOCK, DELTA, MESSAGE, MessageEvent, MessageEventKind},
             message_tokens::MessageTokens,
             response_part::read_block,
@@ -125,11 +125,11 @@ impl MessageReader {
         let template = self.template.as_ref()?;
         let chunk = template.read(data)?;
         if template.is_thought() {
-            let thinking = self.open.get_mut(&self.template_index)?;
-            let IncomingBlock::Thinking { text: known, .. } = thinking else {
+            let open = self.open.get_mut(&self.template_index)?;
+            let IncomingBlock::Thinking(thinking) = open else {
                 return None;
             };
-            append_thinking(known, chunk.text());
+            append_thinking(&mut thinking.text, chunk.text());
         }
         Some(ResponseDocument::from_text_event(chunk, data.clone()))
     }
@@ -186,25 +186,22 @@ impl MessageReader {
         let (open, is_shown) = match kind.as_str() {
             "text" => {
                 self.preceding.push_text();
-                let text = block.string(TEXT)?;
-                (
-                    IncomingBlock::Text,
-                    text.is_some_and(|text| !text.is_empty()),
-                )
+                let text = block.string(TEXT)?.unwrap_or_default();
+                (IncomingBlock::Text, !text.is_empty())
             }
             "thinking" => {
                 let text = block.string(&["thinking"])?.unwrap_or_default();
                 let is_shown = !text.is_empty();
-                (IncomingBlock::thinking(block, text)?, is_shown)
+                let thinking = IncomingThinking::new(block, text)?;
+                (IncomingBlock::Thinking(thinking), is_shown)
             }
             kind if kind.ends_with("tool_use") => {
-                let json = String::new();
-                let call = IncomingBlock::Call {
+                let call = IncomingCall {
                     block,
-                    json,
+                    json: String::new(),
                     events,
                 };
-                self.open.insert(event.index, call);
+                self.open.insert(event.index, IncomingBlock::Call(call));
                 return Ok(None);
             }
             "redacted_thinking" => {
@@ -234,22 +231,16 @@ impl MessageReader {
         let kind = type_of(&delta)?;
         let open = self.open.get_mut(&event.index).ok_or_else(not_open)?;
         match (kind.as_str(), open) {
-            (
-                "input_json_delta",
-                IncomingBlock::Call {
-                    json,
-                    events: known,
-                    ..
-                },
-            ) => {
-                json.push_str(&delta.string(&["partial_json"])?.unwrap_or_default());
+            ("input_json_delta", IncomingBlock::Call(call)) => {
+                call.json
+                    .push_str(&delta.string(&["partial_json"])?.unwrap_or_default());
                 let bytes = events.bytes();
-                known.append(events);
+                call.events.append(events);
                 self.count_collected(bytes)?;
                 Ok(None)
             }
-            ("signature_delta", open @ IncomingBlock::Thinking { .. }) => {
-                if !open.sign(&delta)? {
+            ("signature_delta", IncomingBlock::Thinking(thinking)) => {
+                if !thinking.sign(&delta)? {
                     return structural(events).map(Some);
                 }
                 self.template = None;
@@ -263,15 +254,15 @@ impl MessageReader {
             ("thinking_delta", open) => {
                 let mut part = text_part(&delta, "thinking")?;
                 part.set(&["thought"], &json!(true))?;
-                if open.add_thinking(&part.string(TEXT)?.unwrap_or_default())? {
+                if let IncomingBlock::Thinking(thinking) = open
+                    && thinking.add(&part.string(TEXT)?.unwrap_or_default())?
+                {
                     self.keep_template(event, "thinking", TextStream::Thought);
                 }
                 chunk(part, event.index, events).map(Some)
             }
-            (_, IncomingBlock::Call { .. }) => {
-                Err(field_error("delta", "a piece of JSON in a call"))
-            }
-            ("input_json_delta", IncomingBlock::Text | IncomingBlock::Thinking { .. }) => {
+            (_, IncomingBlock::Call(_)) => Err(field_error("delta", "a piece of JSON in a call")),
+            ("input_json_delta", IncomingBlock::Text | IncomingBlock::Thinking(_)) => {
                 Err(field_error("delta", "a piece of the text of its block"))
             }
             _ => chunk(event_part(&delta)?, event.index, events).map(Some),
@@ -283,27 +274,16 @@ impl MessageReader {
             self.template = None;
         }
         match self.open.remove(&event.index).ok_or_else(not_open)? {
-            IncomingBlock::Call {
-                block,
-                json,
-                events: mut known,
-            } => {
-                let bytes: usize = known.data.iter().skip(1).map(Bytes::len).sum();
+            IncomingBlock::Call(mut call) => {
+                let bytes: usize = call.events.data.iter().skip(1).map(Bytes::len).sum();
                 self.collected_bytes = self.collected_bytes.saturating_sub(bytes);
-                known.append(events);
-                let mut part = complete_call(block.clone(), &json)?;
-                self.preceding.attach(&mut part, &block)?;
-                chunk(part, event.index, known)
+                call.events.append(events);
+                let mut part = complete_call(call.block.clone(), &call.json)?;
+                self.preceding.attach(&mut part, &call.block)?;
+                chunk(part, event.index, call.events)
             }
-            IncomingBlock::Thinking {
-                mut block,
-                text,
-                signature,
-                ..
-            } => {
-                block.set(&["thinking"], &json!(text))?;
-                block.set(&["signature"], &json!(signature))?;
-                self.preceding.push(block.to_bytes());
+            IncomingBlock::Thinking(thinking) => {
+                self.preceding.push(thinking.into_block()?);
                 // What is moved to another block does not fit the signature.
                 text_end(events, TextEnd::Certain)
             }

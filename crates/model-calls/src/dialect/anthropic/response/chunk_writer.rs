@@ -8,12 +8,12 @@ use serde_json::json;
 use crate::dialect::{
     anthropic::{
         block_edit::create_blocks,
-        fields::{BLOCK, FUNCTION_CALL, TEXT, type_of},
+        fields::{BLOCK, ERROR, FUNCTION_CALL, TEXT, type_of},
         response::{
             body_events::write_block,
             call_events::{collected_input, edited_input, with_input},
             message::synthetic_message,
-            message_end::{MessageEnd, is_end, own_error},
+            message_end::{MessageEnd, is_end},
             message_event::{
                 BLOCK_DELTA, CONTENT_BLOCK, DELTA, MESSAGE, MessageEvent, MessageEventKind,
             },
@@ -54,13 +54,17 @@ enum MessageState {
 }
 
 impl WriteChunks for MessageWriter {
-    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<()> {
+    fn output(&mut self) -> &mut BytesMut {
+        &mut self.blocks.out
+    }
+
+    fn write(&mut self, chunk: &ResponseDocument) -> Result<()> {
         let events = chunk.original_events().unwrap_or_default();
         if let ([data], true, false) = (events, chunk.is_text(), chunk.is_edited())
             && let Some(alike) = &self.alike
             && alike.text_of(data).is_some()
         {
-            write_named_event(out, BLOCK_DELTA, data);
+            write_named_event(&mut self.blocks.out, BLOCK_DELTA, data);
             return Ok(());
         }
         self.alike = None;
@@ -72,7 +76,7 @@ impl WriteChunks for MessageWriter {
         }
         let is_edited = chunk.is_edited() || events.is_empty();
         if !is_edited && !chunk.has_finish_reason() {
-            return self.write_events(out, events, &mut None);
+            return self.write_events(events, &mut None);
         }
         let form = Document::from_checked(chunk.to_bytes())?;
         let mut parts = None;
@@ -81,58 +85,57 @@ impl WriteChunks for MessageWriter {
             parts = Some(PartQueue::read(&form)?);
         }
         if events.is_empty() {
-            self.open_synthetic(out, &form, chunk.merged_end())?;
+            self.open_synthetic(&form, chunk.merged_end())?;
         }
         if is_end(events)? {
             self.end.keep(events, chunk.merged_end(), &form)?;
         } else {
-            self.write_events(out, events, &mut parts)?;
+            self.write_events(events, &mut parts)?;
         }
-        self.write_rest(out, parts, events.is_empty())?;
-        let error = own_error(events, &form)?;
-        error.map_or(Ok(()), |error| self.write_event(out, error, &mut None))
+        self.write_rest(parts, events.is_empty())?;
+        // The error of an answer that is written anew ends it.
+        if let Some(error) = form.bytes_of(ERROR)?.filter(|_| events.is_empty()) {
+            let mut event = MessageEvent::from_json(&json!({ "type": "error" }))?;
+            event.document.set_bytes(ERROR, error)?;
+            self.write_event(event, &mut None)?;
+        }
+        Ok(())
     }
 
-    fn write_end(&mut self, out: &mut BytesMut) -> Result<()> {
+    fn write_end(&mut self) -> Result<()> {
         if self.state != MessageState::Open {
             return Ok(());
         }
-        self.blocks.close_all(out)?;
+        self.blocks.close_all()?;
         let end = mem::take(&mut self.end);
-        end.write(out, self.has_calls, self.is_changed)
+        end.write(&mut self.blocks.out, self.has_calls, self.is_changed)
     }
 }
 
 impl MessageWriter {
     /// Opens a synthetic message, unless one is open. `end` is that of the events that it is merged
     /// from.
-    fn open_synthetic(&mut self, out: &mut BytesMut, form: &Document, end: &[Bytes]) -> Result<()> {
+    fn open_synthetic(&mut self, form: &Document, end: &[Bytes]) -> Result<()> {
         if self.state == MessageState::Unopened {
             self.state = MessageState::Open;
             let mut event = MessageEvent::from_json(&json!({ "type": "message_start" }))?;
             let message = synthetic_message(form, end)?;
             event.document.set_child(MESSAGE, &message)?;
-            event.write(out);
+            event.write(&mut self.blocks.out);
         }
         Ok(())
     }
 
-    fn write_events(
-        &mut self,
-        out: &mut BytesMut,
-        events: &[Bytes],
-        parts: &mut Option<PartQueue>,
-    ) -> Result<()> {
+    fn write_events(&mut self, events: &[Bytes], parts: &mut Option<PartQueue>) -> Result<()> {
         match events {
             [] => Ok(()),
-            [data] => self.write_event(out, MessageEvent::read(data)?, parts),
-            several => self.write_call(out, several, parts),
+            [data] => self.write_event(MessageEvent::read(data)?, parts),
+            several => self.write_call(several, parts),
         }
     }
 
     fn write_event(
         &mut self,
-        out: &mut BytesMut,
         mut event: MessageEvent,
         parts: &mut Option<PartQueue>,
     ) -> Result<()> {
@@ -140,32 +143,32 @@ impl MessageWriter {
             MessageEventKind::MessageStart => {
                 if self.state == MessageState::Unopened {
                     self.state = MessageState::Open;
-                    event.write(out);
+                    event.write(&mut self.blocks.out);
                 } else {
                     self.is_changed = true;
                     // What another response has left open.
-                    self.blocks.close_all(out)?;
+                    self.blocks.close_all()?;
                 }
                 Ok(())
             }
-            MessageEventKind::BlockStart => self.write_start(out, event, parts),
-            MessageEventKind::BlockDelta => self.write_delta(out, event, parts),
+            MessageEventKind::BlockStart => self.write_start(event, parts),
+            MessageEventKind::BlockDelta => self.write_delta(event, parts),
             MessageEventKind::BlockStop => {
                 if let Some(parts) = parts {
-                    self.write_released(out, event.index, parts)?;
+                    self.write_released(event.index, parts)?;
                 }
-                self.blocks.stop(out, event)
+                self.blocks.stop(event)
             }
             MessageEventKind::MessageDelta | MessageEventKind::MessageStop => Ok(()),
             MessageEventKind::Ping => {
                 if let Some(event) = self.blocks.keep_in_order(event)? {
-                    event.write(out);
+                    event.write(&mut self.blocks.out);
                 }
                 Ok(())
             }
             MessageEventKind::Error => {
                 self.state = MessageState::Failed;
-                event.write(out);
+                event.write(&mut self.blocks.out);
                 Ok(())
             }
             MessageEventKind::Other => {
@@ -174,7 +177,7 @@ impl MessageWriter {
                     EditedBlock::Changed(block) => event.document = block,
                     EditedBlock::Same => (),
                 }
-                event.write(out);
+                event.write(&mut self.blocks.out);
                 Ok(())
             }
         }
@@ -182,7 +185,6 @@ impl MessageWriter {
 
     fn write_start(
         &mut self,
-        out: &mut BytesMut,
         mut event: MessageEvent,
         parts: &mut Option<PartQueue>,
     ) -> Result<()> {
@@ -201,7 +203,7 @@ impl MessageWriter {
                         EditedBlock::Same => (),
                     }
                 }
-                return self.blocks.start(out, event, OpenBlockKind::Other);
+                return self.blocks.start(event, OpenBlockKind::Other);
             }
         };
         let old = block.string(field)?.unwrap_or_default();
@@ -215,24 +217,28 @@ impl MessageWriter {
             }
         }
         let index = event.index;
-        self.blocks.start(out, event, kind)?;
+        self.blocks.start(event, kind)?;
         if !old.is_empty() {
             self.blocks.note_text(index, &old, text.as_deref());
         }
         if kind == OpenBlockKind::Text && text.is_some_and(|text| !text.is_empty()) {
-            self.blocks.write_waiting(out)?;
+            self.blocks.write_waiting()?;
         }
         Ok(())
     }
 
     fn write_delta(
         &mut self,
-        out: &mut BytesMut,
         mut event: MessageEvent,
         parts: &mut Option<PartQueue>,
     ) -> Result<()> {
         let Some((_, output)) = self.blocks.find(event.index) else {
-            return self.write_orphan(out, &event, parts.is_some());
+            // Its block was not written, because what came before it was held back and dropped.
+            // Edited texts are written with the rest of their chunk.
+            return match event.child(DELTA)?.string(TEXT)? {
+                Some(text) if parts.is_none() => self.blocks.write_text(&text),
+                Some(_) | None => Ok(()),
+            };
         };
         let Some(parts) = parts else {
             if self.blocks.holds_text(event.index) {
@@ -243,15 +249,15 @@ impl MessageWriter {
                 // Others with the index of their block are written as they are, too.
                 self.alike = template(&event);
             }
-            return self.blocks.write(out, event);
+            return self.blocks.write(event);
         };
         let mut delta = event.child(DELTA)?;
         let (field, thoughts): (&[&str], _) = match type_of(&delta)?.as_str() {
             "text_delta" => (TEXT, false),
             "thinking_delta" => (&["thinking"], true),
             "signature_delta" => {
-                self.write_released(out, event.index, parts)?;
-                return self.blocks.write(out, event);
+                self.write_released(event.index, parts)?;
+                return self.blocks.write(event);
             }
             _ => {
                 let Some(part) = parts.take_block() else {
@@ -260,7 +266,7 @@ impl MessageWriter {
                 if let Some(edited) = part.child(BLOCK)? {
                     event.document.set_child(DELTA, &edited)?;
                 }
-                return self.blocks.write(out, event);
+                return self.blocks.write(event);
             }
         };
         let text = parts.take_texts(thoughts)?;
@@ -274,30 +280,11 @@ impl MessageWriter {
             delta.set(field, &json!(text))?;
             event.document.set_child(DELTA, &delta)?;
         }
-        self.blocks.write(out, event)
-    }
-
-    /// Writes a text whose block was not written, because what came before it was held back
-    /// and dropped. Edited texts are written with the rest of their chunk.
-    fn write_orphan(
-        &mut self,
-        out: &mut BytesMut,
-        event: &MessageEvent,
-        is_edited: bool,
-    ) -> Result<()> {
-        match event.child(DELTA)?.string(TEXT)? {
-            Some(text) if !is_edited => self.blocks.write_text(out, &text),
-            Some(_) | None => Ok(()),
-        }
+        self.blocks.write(event)
     }
 
     /// Writes text that policies release at the end of a block.
-    fn write_released(
-        &mut self,
-        out: &mut BytesMut,
-        input: u64,
-        parts: &mut PartQueue,
-    ) -> Result<()> {
+    fn write_released(&mut self, input: u64, parts: &mut PartQueue) -> Result<()> {
         let (thoughts, kind) = match self.blocks.find(input) {
             Some((OpenBlockKind::Text, _)) => (false, "text_delta"),
             Some((OpenBlockKind::Thinking, _)) => (true, "thinking_delta"),
@@ -308,18 +295,13 @@ impl MessageWriter {
             return Ok(());
         };
         self.blocks.note_text(input, "", Some(&text));
-        let event = MessageEvent::text_delta(input, kind, &text)?;
-        self.blocks.write(out, event)
+        let event = MessageEvent::block_delta(input, kind, &text)?;
+        self.blocks.write(event)
     }
 
     /// Writes the events of a call, with its edited arguments, or none of them if it is
     /// withheld.
-    fn write_call(
-        &mut self,
-        out: &mut BytesMut,
-        events: &[Bytes],
-        parts: &mut Option<PartQueue>,
-    ) -> Result<()> {
+    fn write_call(&mut self, events: &[Bytes], parts: &mut Option<PartQueue>) -> Result<()> {
         let mut input = None;
         if let Some(parts) = parts {
             let Some(part) = parts.take_block() else {
@@ -337,28 +319,23 @@ impl MessageWriter {
         {
             events = with_input(events, &input)?;
         }
-        let index = self.blocks.allot(out)?;
+        let index = self.blocks.allot()?;
         for mut event in events {
             event.set_index(index)?;
-            event.write(out);
+            event.write(&mut self.blocks.out);
         }
         Ok(())
     }
 
     /// Writes the parts that belong to no event: texts that policies release, and all parts of a
     /// synthetic chunk.
-    fn write_rest(
-        &mut self,
-        out: &mut BytesMut,
-        parts: Option<PartQueue>,
-        is_own: bool,
-    ) -> Result<()> {
+    fn write_rest(&mut self, parts: Option<PartQueue>, is_own: bool) -> Result<()> {
         let parts = parts.map(PartQueue::into_rest).unwrap_or_default();
         let has_blocks = is_own && parts.iter().any(|part| !part.has(TEXT));
         for part in &parts {
             match part.string(TEXT)? {
-                Some(text) if is_thought(part)? => self.blocks.write_thought(out, &text)?,
-                Some(text) if !has_blocks => self.blocks.write_text(out, &text)?,
+                Some(text) if is_thought(part)? => self.blocks.write_thought(&text)?,
+                Some(text) if !has_blocks => self.blocks.write_text(&text)?,
                 Some(_) | None => (),
             }
         }
@@ -370,10 +347,10 @@ impl MessageWriter {
             let block = Document::from_checked(block)?;
             if type_of(&block)? == "text" {
                 let text = block.string(TEXT)?.unwrap_or_default();
-                self.blocks.write_text(out, &text)?;
+                self.blocks.write_text(&text)?;
             } else {
-                let index = self.blocks.allot(out)?;
-                write_block(out, index, &block)?;
+                let index = self.blocks.allot()?;
+                write_block(&mut self.blocks.out, index, &block)?;
             }
         }
         Ok(())
@@ -389,5 +366,5 @@ fn template(event: &MessageEvent) -> Option<TextEvent> {
         _ => return None,
     };
     let text = delta.bytes_of(&[field]).ok()??;
-    TextEvent::new(&event.document.original_bytes(), &text)
+    TextEvent::new(&event.document.original_bytes(), &text, &[])
 }

@@ -8,12 +8,12 @@ use crate::dialect::{
         block_edit::{create_blocks, edit_blocks},
         fields::{
             CANDIDATES, CONTENT, FINISH_REASON, FUNCTION_CALL, MODEL, MODEL_VERSION, RESPONSE_ID,
-            USAGE_METADATA, parse_strict, type_of, with_source,
+            USAGE, USAGE_METADATA, parse_strict, type_of, with_source,
         },
         preceding::PrecedingBlocks,
         response::{
             message_labels::visit_message,
-            message_tokens::{MessageTokens, USAGE, new_usage},
+            message_tokens::{MessageTokens, new_usage},
             response_part::{answer_form, read_block},
             seen_blocks::keep_seen,
             stop_reason::{STOP_REASON, edited_stop_reason, stop_reason_in, stop_sequence},
@@ -120,16 +120,12 @@ fn edit_message(mut message: Document, form: &Document) -> Result<Bytes> {
         message.set(STOP_REASON, &json!(new))?;
     }
     if form.bytes_of(USAGE_METADATA)? != before.bytes_of(USAGE_METADATA)? {
-        write_usage(&mut message, form)?;
+        let counts = form.child(USAGE_METADATA)?.unwrap_or_default();
+        let mut usage = message.child(USAGE)?.unwrap_or_default();
+        MessageTokens::of_form(&counts)?.write(&mut usage)?;
+        message.set_child(USAGE, &usage)?;
     }
     Ok(message.to_bytes())
-}
-
-fn write_usage(message: &mut Document, form: &Document) -> Result<()> {
-    let counts = form.child(USAGE_METADATA)?.unwrap_or_default();
-    let mut usage = message.child(USAGE)?.unwrap_or_default();
-    MessageTokens::of_form(&counts)?.write(&mut usage)?;
-    message.set_child(USAGE, &usage)
 }
 
 /// Writes a message anew; `end` is the last of the answers that are joined in it.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     anthropic::{
-        fields::{CANDIDATES, ERROR, FINISH_REASON},
+        fields::{CANDIDATES, FINISH_REASON},
         response::{
             message_event::{DELTA, MessageEvent, MessageEventKind},
             message_tokens::new_usage,
@@ -38,17 +38,6 @@ pub fn is_end(events: &[Bytes]) -> Result<bool> {
         kind,
         None | Some(MessageEventKind::MessageDelta | MessageEventKind::MessageStop)
     ))
-}
-
-/// Returns the event of an error that ends an answer which is written anew.
-pub fn own_error(events: &[Bytes], form: &Document) -> Result<Option<MessageEvent>> {
-    let error = form.bytes_of(ERROR)?.filter(|_| events.is_empty());
-    let Some(error) = error else {
-        return Ok(None);
-    };
-    let mut event = MessageEvent::from_json(&json!({ "type": "error" }))?;
-    event.document.set_bytes(ERROR, error)?;
-    Ok(Some(event))
 }
 
 impl MessageEnd {

@@ -99,12 +99,12 @@ impl MessageEvent {
         }))
     }
 
-    /// Creates a piece of a text block, or of a thinking block.
-    pub fn text_delta(index: u64, kind: &str, text: &str) -> Result<Self> {
-        let field = if kind == "thinking_delta" {
-            "thinking"
-        } else {
-            "text"
+    /// Creates a piece of a text block, of a thinking block or of the input of a call.
+    pub fn block_delta(index: u64, kind: &str, text: &str) -> Result<Self> {
+        let field = match kind {
+            "input_json_delta" => "partial_json",
+            "thinking_delta" => "thinking",
+            _ => "text",
         };
         Self::from_json(&json!({
             "type": "content_block_delta",

@@ -2,7 +2,7 @@
 
 use crate::dialect::{
     anthropic::{
-        fields::{CONTENT, TYPE, type_of},
+        fields::{CONTENT, TYPE, USAGE, type_of},
         response::message_event::{CONTENT_BLOCK, DELTA, MESSAGE},
     },
     content_form::{ActOnObject, visit_details},
@@ -12,7 +12,6 @@ use crate::dialect::{
 
 /// Token counts of each sampling of the model for one answer.
 pub const ITERATIONS: &[&str] = &["iterations"];
-const USAGE: &[&str] = &["usage"];
 
 /// Fields of a message that hold no text, or that hooks see otherwise.
 const MESSAGE_FIELDS: &[&str] = &[

@@ -5,15 +5,13 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     anthropic::{
-        fields::{USAGE_METADATA, parse_strict},
+        fields::{USAGE, USAGE_METADATA, parse_strict},
         response::message_labels::{ITERATIONS, visit_usage},
     },
     content_form::remove_labels,
     document::{Document, insert, integer, set_or_remove, try_any},
     error::Result,
 };
-
-pub const USAGE: &[&str] = &["usage"];
 
 /// Input tokens of the cache, which the prompt's tokens of the content form include: their names
 /// there and in the API.
@@ -34,12 +32,8 @@ pub struct MessageTokens {
 impl MessageTokens {
     /// Updates the counts: later events of a stream name the latest sum of each.
     pub fn update(&mut self, usage: &Document) -> Result<()> {
-        for (count, field) in [
-            (&mut self.input, "input_tokens"),
-            (&mut self.output, "output_tokens"),
-        ] {
-            *count = total(usage, field)?.unwrap_or(*count);
-        }
+        self.input = total(usage, "input_tokens")?.unwrap_or(self.input);
+        self.output = total(usage, "output_tokens")?.unwrap_or(self.output);
         for (count, (_, field)) in self.cache.iter_mut().zip(CACHE_COUNTS) {
             *count = total(usage, field)?.or(*count);
         }
@@ -113,9 +107,7 @@ pub fn new_usage(form: &Document, end: &[Bytes]) -> Result<Document> {
     for data in end {
         usage = parse_strict(data.clone())?.child(USAGE)?.unwrap_or(usage);
     }
-    visit_usage(&mut usage, &mut |object, known| {
-        remove_labels(object, known)
-    })?;
+    visit_usage(&mut usage, &mut remove_labels)?;
     let counts = form.child(USAGE_METADATA)?.unwrap_or_default();
     MessageTokens::of_form(&counts)?.write(&mut usage)?;
     Ok(usage)

@@ -5,15 +5,16 @@ use bytes::BytesMut;
 use serde_json::json;
 
 use crate::dialect::{
-    anthropic::response::message_event::{CONTENT_BLOCK, MessageEvent},
+    anthropic::{
+        fields::CITATIONS,
+        response::message_event::{CONTENT_BLOCK, MessageEvent},
+    },
     document::is_set,
     error::{DialectError, Result},
 };
 
 /// Maximum size of the events that wait for a text, and of the text of a block that they wait for.
 const MAX_WAITING_BYTES: usize = 4 * 1024 * 1024;
-
-const CITATIONS: &[&str] = &["citations"];
 
 /// Kind of an open block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,25 +89,21 @@ pub struct OpenBlocks {
     waiting_bytes: usize,
     /// Text that waits until no other block is open.
     queued: String,
+    pub out: BytesMut,
 }
 
 impl OpenBlocks {
     /// Opens a block of the model. A text block is written with its first text.
-    pub fn start(
-        &mut self,
-        out: &mut BytesMut,
-        mut event: MessageEvent,
-        kind: OpenBlockKind,
-    ) -> Result<()> {
-        self.close_synthetic(out)?;
-        self.write_waiting(out)?;
+    pub fn start(&mut self, mut event: MessageEvent, kind: OpenBlockKind) -> Result<()> {
+        self.close_synthetic()?;
+        self.write_waiting()?;
         let (input, output) = (event.index, self.next);
         event.set_index(output)?;
         let mut block = OutputBlock::new(Some(input), output, kind);
         if kind == OpenBlockKind::Text {
             block.start = Some(event);
         } else {
-            event.write(out);
+            event.write(&mut self.out);
             self.next += 1;
         }
         self.blocks.push(block);
@@ -114,9 +111,9 @@ impl OpenBlocks {
     }
 
     /// Returns the index of the next block, for one that is written whole.
-    pub fn allot(&mut self, out: &mut BytesMut) -> Result<u64> {
-        self.close_synthetic(out)?;
-        self.write_waiting(out)?;
+    pub fn allot(&mut self) -> Result<u64> {
+        self.close_synthetic()?;
+        self.write_waiting()?;
         let index = self.next;
         self.next += 1;
         Ok(index)
@@ -136,7 +133,7 @@ impl OpenBlocks {
 
     /// Writes an event of an open block. Drops it if the block is withheld, and citations of a
     /// text that was edited. Others wait until the text in front of them is written.
-    pub fn write(&mut self, out: &mut BytesMut, mut event: MessageEvent) -> Result<()> {
+    pub fn write(&mut self, mut event: MessageEvent) -> Result<()> {
         let Some(block) = self.find_mut(event.index) else {
             return Ok(());
         };
@@ -151,8 +148,8 @@ impl OpenBlocks {
                 return self.count_waiting(bytes);
             }
         }
-        self.write_waiting(out)?;
-        event.write(out);
+        self.write_waiting()?;
+        event.write(&mut self.out);
         Ok(())
     }
 
@@ -204,7 +201,7 @@ impl OpenBlocks {
     }
 
     /// Closes a block of the model. One of which every text was blanked is dropped.
-    pub fn stop(&mut self, out: &mut BytesMut, event: MessageEvent) -> Result<()> {
+    pub fn stop(&mut self, event: MessageEvent) -> Result<()> {
         let mut blocks = self.blocks.iter();
         let Some(position) = blocks.position(|block| block.input == Some(event.index)) else {
             return Ok(());
@@ -212,35 +209,35 @@ impl OpenBlocks {
         let block = self.blocks.get(position);
         let is_dropped = block.is_some_and(|block| block.is_blanked && block.start.is_some());
         if !is_dropped {
-            self.write(out, event)?;
+            self.write(event)?;
         }
         self.blocks.remove(position);
-        self.write_queued(out)
+        self.write_queued()
     }
 
     /// Writes a text that is not the model's: to the open text block, or to a new one as soon as
     /// no other is open.
-    pub fn write_text(&mut self, out: &mut BytesMut, text: &str) -> Result<()> {
+    pub fn write_text(&mut self, text: &str) -> Result<()> {
         if text.is_empty() {
             return Ok(());
         }
         self.queued.push_str(text);
-        self.write_queued(out)
+        self.write_queued()
     }
 
     /// Writes the end of a thought to its open block. Without one, it has lost its place.
-    pub fn write_thought(&self, out: &mut BytesMut, text: &str) -> Result<()> {
+    pub fn write_thought(&mut self, text: &str) -> Result<()> {
         let is_open_thought =
             |block: &&OutputBlock| block.input.is_some() && block.kind == OpenBlockKind::Thinking;
         if let Some(block) = self.blocks.iter().rev().find(is_open_thought)
             && !text.is_empty()
         {
-            MessageEvent::text_delta(block.output, "thinking_delta", text)?.write(out);
+            MessageEvent::block_delta(block.output, "thinking_delta", text)?.write(&mut self.out);
         }
         Ok(())
     }
 
-    fn write_queued(&mut self, out: &mut BytesMut) -> Result<()> {
+    fn write_queued(&mut self) -> Result<()> {
         if self.queued.is_empty() {
             return Ok(());
         }
@@ -263,22 +260,22 @@ impl OpenBlocks {
                 output
             }
         };
-        self.write_waiting(out)?;
+        self.write_waiting()?;
         let text = std::mem::take(&mut self.queued);
-        MessageEvent::text_delta(output, "text_delta", &text)?.write(out);
+        MessageEvent::block_delta(output, "text_delta", &text)?.write(&mut self.out);
         Ok(())
     }
 
     /// Writes the events that wait for a text, but for those of a text that is not written yet.
-    pub fn write_waiting(&mut self, out: &mut BytesMut) -> Result<()> {
+    pub fn write_waiting(&mut self) -> Result<()> {
         for block in &mut self.blocks {
             if let Some(start) = block.take_start()? {
                 self.next += 1;
-                start.write(out);
+                start.write(&mut self.out);
             }
             if block.unwritten.is_empty() {
                 for event in block.waiting.drain(..) {
-                    event.write(out);
+                    event.write(&mut self.out);
                 }
             }
         }
@@ -289,22 +286,22 @@ impl OpenBlocks {
     }
 
     /// Closes the synthetic block.
-    fn close_synthetic(&mut self, out: &mut BytesMut) -> Result<()> {
+    fn close_synthetic(&mut self) -> Result<()> {
         if let Some(position) = self.blocks.iter().position(|block| block.input.is_none()) {
             let block = self.blocks.remove(position);
-            MessageEvent::block_stop(block.output)?.write(out);
+            MessageEvent::block_stop(block.output)?.write(&mut self.out);
         }
         Ok(())
     }
 
     /// Closes all blocks, and writes what still waits. An empty text block is dropped.
-    pub fn close_all(&mut self, out: &mut BytesMut) -> Result<()> {
+    pub fn close_all(&mut self) -> Result<()> {
         for block in std::mem::take(&mut self.blocks) {
             if block.start.is_none() {
-                MessageEvent::block_stop(block.output)?.write(out);
+                MessageEvent::block_stop(block.output)?.write(&mut self.out);
             }
         }
-        self.write_queued(out)?;
-        self.close_synthetic(out)
+        self.write_queued()?;
+        self.close_synthetic()
     }
 }

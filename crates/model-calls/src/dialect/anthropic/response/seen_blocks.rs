@@ -2,8 +2,7 @@
 
 use crate::dialect::{
     anthropic::{
-        block_edit::THINKING,
-        fields::{TEXT, type_of},
+        fields::{TEXT, THINKING, type_of},
         response::message_labels::visit_block,
     },
     content_form::{PRECEDING, remove_labels},
@@ -32,9 +31,7 @@ pub fn keep_seen(parts: &mut [Document]) -> Result<()> {
             if type_of(&block)? == "tool_use" {
                 remove_labels(&mut block, &["type"])?;
             } else {
-                visit_block(&mut block, &mut |object, known| {
-                    remove_labels(object, known)
-                })?;
+                visit_block(&mut block, &mut remove_labels)?;
             }
             seen.push(block);
         }

@@ -7,7 +7,7 @@ mod properties;
 
 use std::fmt::Write as _;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
@@ -116,12 +116,11 @@ fn written(chunks: &[ResponseDocument]) -> Vec<Value> {
 
 fn written_text(chunks: &[ResponseDocument]) -> String {
     let mut writer = MessageWriter::default();
-    let mut out = BytesMut::new();
     for chunk in chunks {
-        writer.write(&mut out, chunk).unwrap();
+        writer.write(chunk).unwrap();
     }
-    writer.write_end(&mut out).unwrap();
-    String::from_utf8(out.to_vec()).unwrap()
+    writer.write_end().unwrap();
+    String::from_utf8(writer.output().to_vec()).unwrap()
 }
 
 /// Joins the texts of a stream, by block.

@@ -109,17 +109,14 @@ impl ContentEdit {
 
     /// Removes the parts of a denied request, and the content if none is kept.
     pub fn remove_request(&mut self, is_kept: impl Fn(usize) -> bool) {
-        for (index, part) in self.parts.iter_mut().enumerate() {
-            part.take_if(|_| !is_kept(index));
-        }
-        self.is_removed |= self.parts.iter().all(Option::is_none);
+        self.retain_parts(|index, _| is_kept(index));
         self.is_denied = true;
     }
 
     /// Removes the parts that `keep` rejects, and the content if none is left.
-    pub fn retain_parts(&mut self, keep: impl Fn(&Part) -> bool) {
-        for part in &mut self.parts {
-            part.take_if(|part| !keep(part));
+    pub fn retain_parts(&mut self, keep: impl Fn(usize, &Part) -> bool) {
+        for (index, part) in self.parts.iter_mut().enumerate() {
+            part.take_if(|part| !keep(index, part));
         }
         self.is_removed |= self.parts.iter().all(Option::is_none);
     }

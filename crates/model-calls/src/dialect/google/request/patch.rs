@@ -66,21 +66,22 @@ pub fn write_request(
     let counted = counted_request(call, &document)?;
     let mut patch = Patch {
         call,
+        mutation,
         allowed,
         is_whole_counted: counted.is_some(),
         ignored: ignored_fields(mutation),
     };
     let mut document = document;
     let allowed = match counted {
-        None => patch.body(&mut document, mutation)?,
+        None => patch.body(&mut document)?,
         Some(mut inner) => {
-            let allowed = patch.body(&mut inner, mutation)?;
+            let allowed = patch.body(&mut inner)?;
             document.set_child(WRAPPED_REQUEST, &inner)?;
             allowed
         }
     };
     Ok(PatchedRequest {
-        model: patch.model(&mut document, mutation)?,
+        model: patch.model(&mut document)?,
         document,
         allowed,
         ignored: patch.ignored,
@@ -103,18 +104,15 @@ pub fn build_request(llm_request: &LlmRequest) -> Result<(Call, Document)> {
         fields,
         ..RequestMutation::default()
     };
-    let patched = write_request(
-        &call,
-        Document::empty(),
-        &mutation,
-        &AllowedFunctions::default(),
-    )?;
+    let allowed = AllowedFunctions::default();
+    let patched = write_request(&call, Document::empty(), &mutation, &allowed)?;
     Ok((call, patched.document))
 }
 
 #[derive(Debug)]
 struct Patch<'a> {
     call: &'a Call,
+    mutation: &'a RequestMutation,
     /// Functions that earlier hooks allowed.
     allowed: &'a AllowedFunctions,
     /// True if the tokens of a whole request are counted.
@@ -123,11 +121,8 @@ struct Patch<'a> {
 }
 
 impl Patch<'_> {
-    fn body(
-        &mut self,
-        document: &mut Document,
-        mutation: &RequestMutation,
-    ) -> Result<Option<AllowedFunctions>> {
+    fn body(&mut self, document: &mut Document) -> Result<Option<AllowedFunctions>> {
+        let mutation = self.mutation;
         // Replaces the instruction of the agent, not what other hooks append to it.
         if let Some(text) = mutation.system() {
             if self.takes_system_instruction() {
@@ -147,7 +142,7 @@ impl Patch<'_> {
         if let Some(text) = &mutation.appended_text {
             self.system_message(document, text)?;
         }
-        self.parameters(document, mutation)?;
+        self.parameters(document)?;
         match mutation.tool_config() {
             Some(selection) => write_tool_selection(document, &selection, self.allowed).map(Some),
             None => Ok(None),
@@ -211,8 +206,8 @@ impl Patch<'_> {
         document.set_children(REQUESTS, &requests)
     }
 
-    fn parameters(&mut self, document: &mut Document, mutation: &RequestMutation) -> Result<()> {
-        let mut edits = mutation.config().peekable();
+    fn parameters(&mut self, document: &mut Document) -> Result<()> {
+        let mut edits = self.mutation.config().peekable();
         if edits.peek().is_none() {
             return Ok(());
         }
@@ -235,14 +230,10 @@ impl Patch<'_> {
         Ok(())
     }
 
-    fn model(
-        &mut self,
-        document: &mut Document,
-        mutation: &RequestMutation,
-    ) -> Result<Option<ModelName>> {
-        let model = mutation.model();
+    fn model(&mut self, document: &mut Document) -> Result<Option<ModelName>> {
+        let model = self.mutation.model();
         let Some(model) = model.filter(|model| self.call.accepts_model(model)) else {
-            if mutation.fields.contains_key("model") {
+            if self.mutation.fields.contains_key("model") {
                 self.drop("model", "not a model name");
             }
             return Ok(None);

@@ -92,18 +92,22 @@ pub fn write_tool_selection(
 ) -> Result<AllowedFunctions> {
     use FunctionCallingMode as Mode;
     let declared = offered_functions(document)?;
-    if declared.is_empty() {
-        return Ok(select_undeclared(selection, earlier));
-    }
     let selection = earlier.restrict(selection, &declared);
+    let mut allowed = earlier.clone();
+    if declared.is_empty() {
+        // It holds for the response only: cached content may declare functions, and the API
+        // refuses a selection beside it.
+        let mode = selection.mode.unwrap_or_default();
+        allowed.add(mode, selection.allowed_function_names);
+        return Ok(allowed);
+    }
     let declared_names = declared.iter().map(|function| function.name.as_str());
     let declared_names: HashSet<&str> = declared_names.collect();
     let is_declared = |name: &String| declared_names.contains(name.as_str());
     let has_toolset = declared.iter().any(|function| function.is_toolset);
     let selected = &selection.allowed_function_names;
-    let names = selected
-        .iter()
-        .filter(|name| has_toolset || is_declared(name));
+    let names = selected.iter();
+    let names = names.filter(|name| has_toolset || is_declared(name));
     let names: Vec<String> = names.cloned().collect();
     let mode = match selection.mode.unwrap_or_default() {
         _ if names.is_empty() && !selected.is_empty() => Mode::None,
@@ -120,7 +124,6 @@ pub fn write_tool_selection(
             kept.contains(&function.name) || function.is_toolset && has_members
         })?;
     }
-    let mut allowed = earlier.clone();
     if allowed.declared.is_none() && declared.iter().any(OfferedTool::is_computer_use) {
         let names = declared.iter().map(|function| function.name.clone());
         allowed.declared = Some(names.collect());
@@ -160,16 +163,6 @@ fn accepts_names(declared: &[OfferedTool], names: &[String]) -> bool {
     }
     let accepted: HashSet<&String> = tools.map(|tool| &tool.name).collect();
     names.iter().all(|name| accepted.contains(name))
-}
-
-/// Returns what both selections allow if the request declares no function. They hold for the
-/// response only: cached content may declare functions, and the API refuses a selection beside it.
-fn select_undeclared(selection: &ToolConfig, earlier: &AllowedFunctions) -> AllowedFunctions {
-    let selection = earlier.restrict(selection, &[]);
-    let mut allowed = earlier.clone();
-    let mode = selection.mode.unwrap_or_default();
-    allowed.add(mode, selection.allowed_function_names);
-    allowed
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     dialect::{
-        document::Document,
+        document::{Document, add_field},
         error::Result,
         google::{
             content::Content,
@@ -252,9 +252,7 @@ fn read_ratings(ratings: &[Document]) -> Result<Value> {
     let read = |rating: &Document| -> Result<Value> {
         let mut fields = Map::new();
         for key in ["category", "probability", "blocked"] {
-            if let Some(value) = rating.get(&[key])? {
-                fields.insert(key.to_owned(), value);
-            }
+            add_field(&mut fields, key, rating.get(&[key])?);
         }
         Ok(Value::Object(fields))
     };

@@ -120,11 +120,6 @@ impl ResponseDocument {
         self.text.as_ref().map(TextChunk::text)
     }
 
-    /// Returns the chunk as text, unless it was parsed.
-    pub(crate) fn as_text_mut(&mut self) -> Option<&mut TextChunk> {
-        self.text.as_mut()
-    }
-
     /// Parses the chunk, if it is not parsed yet.
     pub(crate) fn make_parsed(&mut self) -> Result<&mut Self> {
         if let Some(text) = &self.text {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use crate::{
     dialect::{
-        document::Document,
         error::Result,
         google::{
             fields::LOGPROBS,
@@ -65,7 +64,11 @@ impl EditedCandidates {
         chunk.make_parsed()?;
         let candidates = chunk.candidates.iter_mut();
         for candidate in candidates.filter(|candidate| self.0.contains(&candidate.index)) {
-            remove_copies(&mut candidate.document)?;
+            let document = &mut candidate.document;
+            for field in COPIES {
+                document.remove(field)?;
+            }
+            document.edit_child(GROUNDING, |grounding| grounding.remove(SUPPORTS))?;
         }
         chunk.update_candidates()
     }
@@ -74,13 +77,6 @@ impl EditedCandidates {
 fn texts(candidate: &CandidateDocument) -> Vec<String> {
     let parts = candidate.parts().iter();
     parts.filter_map(|part| part.text.clone()).collect()
-}
-
-fn remove_copies(candidate: &mut Document) -> Result<()> {
-    for field in COPIES {
-        candidate.remove(field)?;
-    }
-    candidate.edit_child(GROUNDING, |grounding| grounding.remove(SUPPORTS))
 }
 
 #[cfg(test)]

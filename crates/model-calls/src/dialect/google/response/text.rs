@@ -18,6 +18,7 @@ use crate::dialect::{
             envelope::ENVELOPE_FIELDS,
         },
     },
+    json_strings::EditText,
     text_edit::{ResponseTextEditor, TextChannel, TextEnd, TextKind, TextRest, TextStream},
 };
 
@@ -76,7 +77,7 @@ impl ResponseDocument {
         editor: &mut dyn ResponseTextEditor,
         rest: TextRest,
     ) -> Result<()> {
-        if let (Some(text), TextRest::MayFollow) = (self.as_text_mut(), rest) {
+        if let (Some(text), TextRest::MayFollow) = (&mut self.text, rest) {
             text.edit_text(editor);
             return Ok(());
         }
@@ -95,8 +96,11 @@ impl ResponseDocument {
             candidate.edit_texts(editor, rest)?;
         }
         self.update_candidates()?;
-        if rest == TextRest::None {
-            self.append_held_back(editor)?;
+        if rest == TextRest::None
+            && let Some(held_back) = Self::from_held_back(editor)?
+        {
+            // Text of candidates that are not in this chunk.
+            self.append_candidates(held_back.candidates)?;
         }
         self.document.remove(LOGPROBS)?;
         let mut edit = |text: &str| editor.edit(TextKind::Speech, text);
@@ -120,14 +124,6 @@ impl ResponseDocument {
             candidate.set_parts(parts)?;
         }
         self.update_candidates()
-    }
-
-    /// Appends held-back text of candidates that are not in this chunk.
-    fn append_held_back(&mut self, editor: &mut dyn ResponseTextEditor) -> Result<()> {
-        let Some(held_back) = Self::from_held_back(editor)? else {
-            return Ok(());
-        };
-        self.append_candidates(held_back.candidates)
     }
 
     /// Creates a chunk of all held-back text; `None` if there is none.
@@ -185,7 +181,7 @@ impl CandidateDocument {
     }
 
     /// Edits the fields of the content that hookgate does not interpret.
-    fn edit_content_fields(&mut self, edit: &mut dyn FnMut(&str) -> Option<String>) -> Result<()> {
+    fn edit_content_fields(&mut self, edit: EditText<'_>) -> Result<()> {
         let Some(content) = &mut self.content else {
             return Ok(());
         };

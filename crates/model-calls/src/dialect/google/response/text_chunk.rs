@@ -50,6 +50,13 @@ pub fn place_in(bytes: &[u8], slice: &[u8]) -> Option<Range<usize>> {
     (end <= bytes.len()).then_some(start..end)
 }
 
+/// Returns bytes with `json` at the place of another value.
+pub fn replace_at(bytes: &[u8], place: &Range<usize>, json: &[u8]) -> Option<Bytes> {
+    let before = bytes.get(..place.start)?;
+    let behind = bytes.get(place.end..)?;
+    Some([before, json, behind].concat().into())
+}
+
 impl TextChunk {
     /// Reads a chunk; `None` if it does not fit the template.
     ///
@@ -81,14 +88,11 @@ impl TextChunk {
     /// that is no valid string.
     pub fn of_text(template: &Arc<TextChunkTemplate>, json: &[u8]) -> Option<Self> {
         let (place, usage) = (&template.text, &template.usage);
-        let text = unquote(json)?.into_owned();
-        let before = template.bytes.get(..place.start)?;
-        let behind = template.bytes.get(place.end..)?;
         Some(Self {
-            text,
+            text: unquote(json)?.into_owned(),
             usage: template.bytes.slice(usage.clone()),
             template: Arc::clone(template),
-            bytes: [before, json, behind].concat().into(),
+            bytes: replace_at(&template.bytes, place, json)?,
             place: place.start..place.start + json.len(),
             is_edited: false,
         })
@@ -156,9 +160,7 @@ impl TextChunk {
         if !self.is_edited {
             return self.bytes.clone();
         }
-        let before = self.bytes.get(..self.place.start).unwrap_or_default();
-        let behind = self.bytes.get(self.place.end..).unwrap_or_default();
         let text = Value::from(self.text.as_str()).to_string();
-        [before, text.as_bytes(), behind].concat().into()
+        replace_at(&self.bytes, &self.place, text.as_bytes()).unwrap_or_default()
     }
 }

@@ -6,7 +6,10 @@ use crate::dialect::{
     error::Result,
     openai_chat::{
         fields::{CHAT_FIELDS, MESSAGES, ROLE},
-        response::answer_objects::{visit_message, visit_object},
+        response::{
+            answer::{REASONING, THOUGHT_DETAILS},
+            answer_objects::{visit_message, visit_object},
+        },
     },
 };
 
@@ -24,16 +27,8 @@ const MESSAGE_FIELDS: &[&str] = &["content", "id", "images", "name", "role", "to
 /// Fields that hooks see otherwise but in results of tools, of which they are labels.
 const CALL_FIELDS: &[&str] = &["function_call", "refusal", "tool_calls"];
 
-/// Fields of the model's thoughts, which its server refuses if they change. They are labels of
-/// other messages.
-const THOUGHT_FIELDS: &[&str] = &[
-    "reasoning",
-    "reasoning_content",
-    "reasoning_details",
-    "reasoning_opaque",
-    "reasoning_text",
-    "thinking_blocks",
-];
+/// A field of the model's thoughts without a text.
+const OPAQUE_THOUGHT: &[&str] = &["reasoning_opaque"];
 
 /// Fields of a sound that hold no text.
 const AUDIO_FIELDS: &[&str] = &["data", "expires_at", "format", "id"];
@@ -43,7 +38,8 @@ fn visit_messages(body: &mut Document, act: ActOnObject<'_>) -> Result<()> {
         let visit_audio = |audio: &mut Document, act: ActOnObject<'_>| act(audio, AUDIO_FIELDS);
         let audio = visit_object(message, &["audio"], visit_audio, act)?;
         let others: &[_] = match message.string(ROLE)?.as_deref() {
-            Some("assistant") => &[CALL_FIELDS, THOUGHT_FIELDS],
+            // The model's thoughts, which its server refuses if they change.
+            Some("assistant") => &[CALL_FIELDS, &REASONING, &THOUGHT_DETAILS, OPAQUE_THOUGHT],
             Some("tool" | "function") => &[],
             _ => &[CALL_FIELDS],
         };

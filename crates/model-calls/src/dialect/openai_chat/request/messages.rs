@@ -162,28 +162,20 @@ impl ChatMessages {
 fn keep_results_together(messages: Vec<Bytes>) -> Result<Vec<Bytes>> {
     let mut kept = Vec::with_capacity(messages.len());
     let mut delayed = Vec::new();
-    let mut roles = Vec::with_capacity(messages.len());
-    for message in &messages {
-        roles.push(Document::from_checked(message.clone())?.string(ROLE)?);
-    }
-    let is_result = |role: Option<&Option<String>>| {
-        let role = role.and_then(Option::as_deref);
-        matches!(role, Some("tool" | "function"))
-    };
     let mut in_results = false;
-    for (index, message) in messages.into_iter().enumerate() {
-        let is_user = roles.get(index).and_then(Option::as_deref) == Some("user");
-        if is_result(roles.get(index)) {
-            in_results = true;
-            kept.push(message);
-            continue;
+    for message in messages {
+        let role = Document::from_checked(message.clone())?.string(ROLE)?;
+        match role.as_deref() {
+            Some("tool" | "function") => in_results = true,
+            Some("user") if in_results => {
+                delayed.push(message);
+                continue;
+            }
+            Some(_) | None => {
+                in_results = false;
+                kept.append(&mut delayed);
+            }
         }
-        if in_results && is_user {
-            delayed.push(message);
-            continue;
-        }
-        in_results = false;
-        kept.append(&mut delayed);
         kept.push(message);
     }
     kept.append(&mut delayed);

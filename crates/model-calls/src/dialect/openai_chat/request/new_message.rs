@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::{PRECEDING, keep_fields},
-    document::{Document, write_array},
+    document::{Document, value_text, write_array},
     error::Result,
     google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE},
     openai_chat::{
@@ -75,10 +75,7 @@ fn extend(fields: &mut Map<String, Value>, more: Option<Value>) {
 
 /// Returns the message of a tool, or of a function in the deprecated form, which has no id.
 fn result_message(result: &Document) -> Result<Bytes> {
-    let text = match result_content(result)? {
-        Value::String(text) => text,
-        other => other.to_string(),
-    };
+    let text = value_text(&result_content(result)?);
     let message = if let Some(id) = result.string(ID)? {
         json!({ "role": "tool", "tool_call_id": id, "content": text })
     } else {
@@ -92,10 +89,7 @@ fn result_message(result: &Document) -> Result<Bytes> {
 /// texts, the first one takes the new text.
 pub fn write_result(message: &mut Document, before: &Document, after: &Document) -> Result<()> {
     let result = |part: &Document| -> Result<Value> {
-        match part.child(FUNCTION_RESPONSE)? {
-            Some(result) => result_content(&result),
-            None => Ok(Value::Null),
-        }
+        result_content(&part.child(FUNCTION_RESPONSE)?.unwrap_or_default())
     };
     let new = after.child(FUNCTION_RESPONSE)?.unwrap_or_default();
     let new = new.child(RESPONSE)?.unwrap_or_default();
@@ -150,9 +144,7 @@ fn write_result_blocks(
 
 /// Returns the error or the output of a result, with what hooks appended to it.
 fn result_content(result: &Document) -> Result<Value> {
-    let Some(response) = result.child(RESPONSE)? else {
-        return Ok(Value::Null);
-    };
+    let response = result.child(RESPONSE)?.unwrap_or_default();
     if let Some(error) = response.get(&["error"])? {
         return Ok(error);
     }

@@ -63,13 +63,9 @@ fn token_limit(body: &Document) -> Result<&'static [&'static str]> {
 }
 
 fn wants_json(body: &Document) -> Result<bool> {
-    let Some(format) = body.child(&["response_format"])? else {
-        return Ok(false);
-    };
-    match format.string(TYPE)?.as_deref() {
-        Some("json_object" | "json_schema") => Ok(true),
-        Some(_) | None => Ok(false),
-    }
+    let format = body.child(&["response_format"])?.unwrap_or_default();
+    let is_json = |kind: String| ["json_object", "json_schema"].contains(&kind.as_str());
+    Ok(format.string(TYPE)?.is_some_and(is_json))
 }
 
 /// Writes edited parameters. The API has no `topK`: it is written if the request had it.

@@ -144,9 +144,8 @@ fn choice(mode: &str, names: &[&str], custom: &HashSet<String>) -> Value {
 fn custom_names(body: &Document) -> Result<HashSet<String>> {
     let mut names = HashSet::new();
     for tool in body.children(TOOLS)?.unwrap_or_default() {
-        if let Some(custom) = tool.child(CUSTOM)? {
-            names.extend(custom.string(NAME)?);
-        }
+        let custom = tool.child(CUSTOM)?.unwrap_or_default();
+        names.extend(custom.string(NAME)?);
     }
     Ok(names)
 }

@@ -55,11 +55,8 @@ fn read_function(function: &Document) -> Result<Map<String, Value>> {
     let name = function.string(NAME)?;
     let name = name.ok_or_else(|| field_error("name", "the name of a function"))?;
     declared.insert("name".to_owned(), name.into());
-    add_field(
-        &mut declared,
-        "description",
-        function.string(&["description"])?,
-    );
+    let description = function.string(&["description"])?;
+    add_field(&mut declared, "description", description);
     let schema = function.get(&["parameters"])?;
     add_field(&mut declared, "parametersJsonSchema", schema);
     Ok(declared)

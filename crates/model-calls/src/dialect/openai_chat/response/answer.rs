@@ -9,7 +9,7 @@ use crate::dialect::{
     google::is_thought,
     openai_chat::{
         block::{block_thought, read_block},
-        fields::{CONTENT, FUNCTION_CALL, PARAGRAPH, REFUSAL, TEXT, THINKING, TOOL_CALLS},
+        fields::{CONTENT, FUNCTION_CALL, PARAGRAPH, REFUSAL, TEXT, TOOL_CALLS},
         message_parts::{
             EditedPart, EditedParts, PartPlace, PlacedPart, add_call_ids, are_same, read_calls,
         },
@@ -20,20 +20,17 @@ use crate::dialect::{
 pub const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
 /// Lists with the same thoughts again, and their signatures.
 pub const THOUGHT_DETAILS: [&str; 2] = ["reasoning_details", "thinking_blocks"];
+/// Fields of an element of these lists with a text of its thought, which may arrive in pieces.
+pub const DETAIL_TEXTS: [&str; 3] = ["text", "summary", "thinking"];
 
-/// Fields of a message that hold no text, or are edited otherwise.
+/// Fields of a message that hold no text, or are edited otherwise, beside its thoughts.
 const ANSWER_FIELDS: &[&str] = &[
     "audio",
     "content",
     "function_call",
     "images",
-    "reasoning",
-    "reasoning_content",
-    "reasoning_details",
-    "reasoning_text",
     "refusal",
     "role",
-    "thinking_blocks",
     "tool_calls",
 ];
 
@@ -129,8 +126,8 @@ fn read_thought(message: &Document) -> Result<Option<(&'static str, String)>> {
 fn read_details(message: &Document, list: &str) -> Result<String> {
     let mut text = String::new();
     for detail in message.children(&[list])?.unwrap_or_default() {
-        for field in [TEXT, &["summary"], THINKING] {
-            text.extend(detail.string(field)?);
+        for field in DETAIL_TEXTS {
+            text.extend(detail.string(&[field])?);
         }
     }
     Ok(text)
@@ -141,7 +138,7 @@ fn read_details(message: &Document, list: &str) -> Result<String> {
 pub fn known_fields(message: &Document) -> Result<Vec<&'static str>> {
     let thought = read_thought(message)?.map(|(_, text)| text);
     let is_other = |text: &str| !text.is_empty() && Some(text) != thought.as_deref();
-    let mut known = ANSWER_FIELDS.to_vec();
+    let mut known = [ANSWER_FIELDS, &REASONING, &THOUGHT_DETAILS].concat();
     for name in REASONING {
         let copy = read_string(message, &[name])?.unwrap_or_default();
         known.retain(|field| *field != name || !is_other(&copy));
@@ -206,34 +203,30 @@ impl EditedParts<'_> {
 
     /// Returns the thoughts, new ones included.
     pub fn thought(&self) -> Result<String> {
-        self.thought_of(|_| true)
+        self.text_of(|edited| is_thought(edited.part))
     }
 
-    fn thought_of(&self, is_included: impl Fn(&EditedPart<'_>) -> bool) -> Result<String> {
-        let mut thought = String::new();
-        for edited in self.parts.iter().filter(|edited| is_included(edited)) {
-            if is_thought(edited.part)? {
-                thought.extend(edited.part.string(TEXT)?);
+    fn text_of(&self, is_included: impl Fn(&EditedPart<'_>) -> Result<bool>) -> Result<String> {
+        let mut text = String::new();
+        for edited in &self.parts {
+            if is_included(edited)? {
+                text.extend(edited.part.string(TEXT)?);
             }
         }
-        Ok(thought)
+        Ok(text)
     }
 
     /// Returns the refusal, new texts in its place included.
     pub fn refusal(&self) -> Result<String> {
-        let mut refusal = String::new();
-        for EditedPart { part, .. } in &self.parts {
-            if part.has(&[IS_REFUSAL]) {
-                refusal.extend(part.string(TEXT)?);
-            }
-        }
-        Ok(refusal)
+        self.text_of(|edited| Ok(edited.part.has(&[IS_REFUSAL])))
     }
 
     fn write_thought(&self, message: &mut Document, name: Option<&str>) -> Result<bool> {
         let known = read_thought(message)?;
-        let is_block = |place: PartPlace| matches!(place, PartPlace::ThoughtBlock(_));
-        let thought = self.thought_of(|part| !part.place().is_some_and(is_block))?;
+        let thought = self.text_of(|edited| {
+            let is_block = matches!(edited.place(), Some(PartPlace::ThoughtBlock(_)));
+            Ok(!is_block && is_thought(edited.part)?)
+        })?;
         if known.as_ref().map_or("", |(_, text)| text) == thought {
             return Ok(false);
         }

@@ -141,7 +141,10 @@ pub fn visit_message(message: &mut Document, known: &[&str], act: ActOnObject<'_
         message.edit_children(CONTENT, |block| visit_block(block, act))?;
     }
     if is_list_of_objects(message, IMAGES)? {
-        message.edit_children(IMAGES, |image| visit_image(image, act))?;
+        message.edit_children(IMAGES, |image| {
+            visit_object(image, &["image_url"], visit_medium, act)?;
+            act(image, &[IMAGE_FIELDS, MEDIUM_FIELDS].concat())
+        })?;
     }
     message.edit_children(TOOL_CALLS, |call| visit_call(call, act))?;
     message.edit_child(FUNCTION_CALL, |call| act(call, &["arguments", "name"]))?;
@@ -164,11 +167,6 @@ fn is_list_of_objects(object: &Document, field: &[&str]) -> Result<bool> {
     }
     let elements = object.list(field)?.unwrap_or_default();
     Ok(elements.iter().all(|element| element.starts_with(b"{")))
-}
-
-fn visit_image(image: &mut Document, act: ActOnObject<'_>) -> Result<()> {
-    visit_object(image, &["image_url"], visit_medium, act)?;
-    act(image, &[IMAGE_FIELDS, MEDIUM_FIELDS].concat())
 }
 
 fn visit_medium(medium: &mut Document, act: ActOnObject<'_>) -> Result<()> {

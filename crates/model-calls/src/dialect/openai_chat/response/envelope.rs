@@ -57,9 +57,7 @@ pub fn new_usage(document: &Document, end: &[Bytes]) -> Result<Value> {
         usage = parse(data.clone())?.child(USAGE)?.unwrap_or(usage);
     }
     // Hooks see them elsewhere, and may have edited them there.
-    visit_details(&mut usage, COUNT_DETAILS, &[], &mut |object, known| {
-        remove_labels(object, known)
-    })?;
+    visit_details(&mut usage, COUNT_DETAILS, &[], &mut remove_labels)?;
     COUNTS.write(&mut usage, &counts)?;
     to_value(&usage)
 }

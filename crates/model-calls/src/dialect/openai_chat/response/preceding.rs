@@ -9,15 +9,12 @@ use crate::dialect::{
     error::Result,
     openai_chat::{
         response::{
-            answer::{REASONING, THOUGHT_DETAILS},
+            answer::{DETAIL_TEXTS, REASONING, THOUGHT_DETAILS},
             answer_objects::{DETAIL_FIELDS, visit_call},
         },
         tool_call::extra_fields,
     },
 };
-
-/// Fields of a detail of a thought whose texts arrive in pieces.
-const TEXTS: [&str; 3] = ["summary", "text", "thinking"];
 
 /// The thoughts of one message, as the API has them.
 #[derive(Debug, Default)]
@@ -71,7 +68,7 @@ fn add_detail(known: &mut Vec<Value>, detail: Value) {
     for (name, value) in fields {
         match (continued.get_mut(name), value) {
             (Some(Value::String(known)), Value::String(piece))
-                if TEXTS.contains(&name.as_str()) =>
+                if DETAIL_TEXTS.contains(&name.as_str()) =>
             {
                 known.push_str(piece);
             }
@@ -109,9 +106,7 @@ pub fn with_call_fields(mut call: Value, part: &Document) -> Result<Value> {
     let preceding = part.child(&[PRECEDING])?;
     let fields = preceding.map(|preceding| preceding.child(&["call"]));
     if let (Value::Object(call), Some(mut fields)) = (&mut call, fields.transpose()?.flatten()) {
-        visit_call(&mut fields, &mut |object, known| {
-            remove_labels(object, known)
-        })?;
+        visit_call(&mut fields, &mut remove_labels)?;
         call.extend(extra_fields(&Document::from_checked(fields.to_bytes())?)?);
     }
     Ok(call)
@@ -131,7 +126,8 @@ pub fn thoughts_of(part: &Document) -> Result<Map<String, Value>> {
 /// elsewhere.
 pub fn visible_details(details: &[Value], visible: &str) -> Vec<Value> {
     let is_visible = |detail: &&Value| {
-        let mut texts = TEXTS.iter().filter_map(|name| detail.get(*name)?.as_str());
+        let names = DETAIL_TEXTS.into_iter();
+        let mut texts = names.filter_map(|name| detail.get(name)?.as_str());
         texts.all(|text| visible.contains(text))
     };
     let details = details.iter().filter(is_visible).cloned();

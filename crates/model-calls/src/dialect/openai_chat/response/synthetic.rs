@@ -1,15 +1,14 @@
 //! Synthetic answers: denials, answers of hooks, and answers that are merged.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::{IS_REFUSAL, is_refusal, parts_in},
-    document::{Document, add_list, integer},
+    document::{Document, add_list, insert, integer},
     error::Result,
     google::part::{is_next_refusal, is_thought},
+    openai::unix_seconds,
     openai_chat::{
         block::text_fields,
         fields::{CONTENT, INDEX, PARAGRAPH, TEXT},
@@ -158,14 +157,14 @@ pub fn synthetic_body(document: &Document, end: &[Bytes]) -> Result<Bytes> {
             "finish_reason": choice.finish_reason.unwrap_or("stop"),
         })
     });
-    let mut body = synthetic_envelope(document, "chat.completion")?;
-    body.insert("choices".to_owned(), choices.collect::<Vec<_>>().into());
-    body.insert("usage".to_owned(), new_usage(document, end)?);
-    Ok(Value::Object(body).to_string().into())
+    let choices: Vec<Value> = choices.collect();
+    let mut body = synthetic_envelope(document, "chat.completion", &choices)?;
+    insert(&mut body, "usage", new_usage(document, end)?);
+    Ok(body.to_string().into())
 }
 
-/// Returns the fields of a synthetic answer that surround its choices.
-pub fn synthetic_envelope(document: &Document, object: &str) -> Result<Map<String, Value>> {
+/// Returns a synthetic answer without usage.
+pub fn synthetic_envelope(document: &Document, object: &str, choices: &[Value]) -> Result<Value> {
     let id = document.string(&["responseId"])?.unwrap_or_default();
     let id = if id.starts_with("chatcmpl-") {
         id
@@ -173,12 +172,11 @@ pub fn synthetic_envelope(document: &Document, object: &str) -> Result<Map<Strin
         format!("chatcmpl-{id}")
     };
     let model = document.string(&["modelVersion"])?.unwrap_or_default();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let created = now.map_or(0, |now| now.as_secs());
-    let mut envelope = Map::new();
-    envelope.insert("id".to_owned(), id.into());
-    envelope.insert("object".to_owned(), object.into());
-    envelope.insert("created".to_owned(), created.into());
-    envelope.insert("model".to_owned(), model.into());
-    Ok(envelope)
+    Ok(json!({
+        "id": id,
+        "object": object,
+        "created": unix_seconds(),
+        "model": model,
+        "choices": choices,
+    }))
 }

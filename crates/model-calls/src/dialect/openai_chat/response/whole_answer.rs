@@ -94,8 +94,10 @@ impl Choice {
     }
 }
 
-/// Splices the edits of the content form into the body.
-pub fn write_whole(body: &mut Document, before: &Document, after: &Document) -> Result<()> {
+/// Returns the bytes of a body with the edits of the content form.
+pub fn close_whole(body: Bytes, before: &Document, after: &Document) -> Result<Bytes> {
+    let mut body = Document::from_checked(body)?;
+    AnswerLabels::of_form(after)?.write(0, &mut body, visit_answer)?;
     let old = before.children(CANDIDATES)?.unwrap_or_default();
     let new = after.children(CANDIDATES)?.unwrap_or_default();
     let mut added: HashMap<u64, Vec<Document>> = HashMap::new();
@@ -116,7 +118,8 @@ pub fn write_whole(body: &mut Document, before: &Document, after: &Document) -> 
     if choices.iter().any(Document::is_edited) {
         body.set_children(CHOICES, &choices)?;
     }
-    write_usage(body, before, after)
+    write_usage(&mut body, before, after)?;
+    Ok(body.to_bytes())
 }
 
 fn write_choice(
@@ -153,12 +156,4 @@ fn write_choice(
         }
     }
     Ok(())
-}
-
-/// Returns the bytes of a body with the edits of the content form.
-pub fn close_whole(body: Bytes, before: &Document, after: &Document) -> Result<Bytes> {
-    let mut body = Document::from_checked(body)?;
-    AnswerLabels::of_form(after)?.write(0, &mut body, visit_answer)?;
-    write_whole(&mut body, before, after)?;
-    Ok(body.to_bytes())
 }

@@ -30,6 +30,7 @@ pub struct ChatEventWriter {
     /// True if the events are those of a later answer, which continue the first one.
     pub is_later_answer: bool,
     pub has_written: bool,
+    pub out: BytesMut,
     /// Token counts for the event that ends the last choice, because some agents read those of the
     /// last event. An event of their own would reach agents that did not ask for it.
     pub usage: Option<Value>,
@@ -114,7 +115,7 @@ impl ChatEventWriter {
     }
 
     /// Writes an event, with the id of the first answer.
-    pub fn write_model_event(&mut self, out: &mut BytesMut, mut event: Document) -> Result<()> {
+    pub fn write_model_event(&mut self, mut event: Document) -> Result<()> {
         if let (true, Some(template)) = (self.is_later_answer, &self.template) {
             for field in [ID, &["created"]] {
                 if let (Some(known), true) = (template.bytes_of(field)?, event.has(field)) {
@@ -123,7 +124,7 @@ impl ChatEventWriter {
             }
         }
         self.separate_refusals(&mut event)?;
-        self.write_data(out, &event.to_bytes());
+        self.write_data(&event.to_bytes());
         Ok(())
     }
 
@@ -148,45 +149,36 @@ impl ChatEventWriter {
     }
 
     /// Writes the data of an event.
-    pub fn write_data(&mut self, out: &mut BytesMut, data: &[u8]) {
+    pub fn write_data(&mut self, data: &[u8]) {
         self.has_written = true;
-        write_plain_event(out, data);
+        write_plain_event(&mut self.out, data);
     }
 
     /// Writes a synthetic choice.
-    pub fn write_synthetic_choice(
-        &mut self,
-        out: &mut BytesMut,
-        choice: &SyntheticChoice,
-    ) -> Result<()> {
+    pub fn write_synthetic_choice(&mut self, choice: &SyntheticChoice) -> Result<()> {
         let index = choice.index;
-        self.open(out, index)?;
-        self.write_delta(out, index, &choice.text_delta())?;
+        self.open(index)?;
+        self.write_delta(index, &choice.text_delta())?;
         let written = self.choices.entry(index).or_default();
         written.is_refused |= !choice.refusal.is_empty();
         let first = written.add(&choice.calls);
-        self.write_delta(out, index, &choice.calls.to_delta(first))?;
+        self.write_delta(index, &choice.calls.to_delta(first))?;
         match choice.finish_reason {
-            Some(reason) => self.finish(out, index, reason),
+            Some(reason) => self.finish(index, reason),
             None => Ok(()),
         }
     }
 
     /// Writes an event with a delta, unless that is empty.
-    pub fn write_delta(
-        &mut self,
-        out: &mut BytesMut,
-        index: u64,
-        delta: &Map<String, Value>,
-    ) -> Result<()> {
+    pub fn write_delta(&mut self, index: u64, delta: &Map<String, Value>) -> Result<()> {
         if delta.is_empty() {
             return Ok(());
         }
-        self.write_new_event(out, index, delta, None)
+        self.write_new_event(index, delta, None)
     }
 
     /// Opens the message of a choice, if it is not open yet.
-    pub fn open(&mut self, out: &mut BytesMut, index: u64) -> Result<()> {
+    pub fn open(&mut self, index: u64) -> Result<()> {
         if self.choices.contains_key(&index) {
             return Ok(());
         }
@@ -194,11 +186,11 @@ impl ChatEventWriter {
         let mut delta = Map::new();
         delta.insert("role".to_owned(), "assistant".into());
         delta.insert("content".to_owned(), "".into());
-        self.write_new_event(out, index, &delta, None)
+        self.write_new_event(index, &delta, None)
     }
 
     /// Ends a choice, if it has not ended yet.
-    pub fn finish(&mut self, out: &mut BytesMut, index: u64, reason: &str) -> Result<()> {
+    pub fn finish(&mut self, index: u64, reason: &str) -> Result<()> {
         let choice = self.choices.entry(index).or_default();
         if std::mem::replace(&mut choice.is_finished, true) {
             return Ok(());
@@ -208,12 +200,11 @@ impl ChatEventWriter {
             choice if choice.has_function_call => "function_call",
             _ => reason,
         };
-        self.write_new_event(out, index, &Map::new(), Some(reason))
+        self.write_new_event(index, &Map::new(), Some(reason))
     }
 
     fn write_new_event(
         &mut self,
-        out: &mut BytesMut,
         index: u64,
         delta: &Map<String, Value>,
         finish_reason: Option<&str>,
@@ -225,6 +216,6 @@ impl ChatEventWriter {
         if let Some(usage) = self.usage.take_if(|_| finish_reason.is_some() && is_last) {
             event.set(USAGE, &usage)?;
         }
-        self.write_model_event(out, event)
+        self.write_model_event(event)
     }
 }

@@ -45,7 +45,7 @@ pub struct HeldEvents {
 }
 
 /// A choice in the last chunk.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct HeldChoice {
     /// The first event with the choice.
     pub template: Document,
@@ -81,7 +81,10 @@ impl HeldEvents {
             }
             for choice in read_choices(&event)? {
                 let known = held.choices.entry(choice.index);
-                let known = known.or_insert_with(|| HeldChoice::new(event.clone()));
+                let known = known.or_insert_with(|| HeldChoice {
+                    template: event.clone(),
+                    ..HeldChoice::default()
+                });
                 known.others.push(other_fields(&choice)?);
                 // One without texts may be an end whose reason is repeated.
                 let has_parts = choice.has_calls || !choice.texts.is_empty();
@@ -121,18 +124,6 @@ impl HeldEvents {
 }
 
 impl HeldChoice {
-    fn new(template: Document) -> Self {
-        Self {
-            template,
-            texts: Vec::new(),
-            labels: Map::new(),
-            others: Vec::new(),
-            collector: CallCollector::default(),
-            finish: None,
-            end_fields: EndFields::default(),
-        }
-    }
-
     /// Keeps the reason for the end, and its event. `stop` behind a reason that names calls is not
     /// kept, because agents may not run them then.
     fn end(&mut self, mut reason: String, event: Document) {
@@ -148,11 +139,8 @@ impl HeldChoice {
     /// Returns the parts: texts, then calls.
     pub fn parts(&self) -> Result<Vec<PlacedPart>> {
         let mut parts = self.texts.clone();
-        let function_call = self.collector.function_call()?;
-        parts.extend(call_parts(
-            &self.collector.calls()?,
-            function_call.as_ref(),
-        )?);
+        let (function_call, calls) = (self.collector.function_call()?, self.collector.calls()?);
+        parts.extend(call_parts(&calls, function_call.as_ref())?);
         add_call_ids(&mut parts);
         Ok(parts)
     }

@@ -257,7 +257,7 @@ impl LastFinish {
         };
         let mut document = choice.document;
         let is_plain = choice.texts.is_empty() && !choice.has_calls;
-        if !(is_plain && choice.delta.fields().all(|(key, _)| is_opening(&key))) {
+        if !(is_plain && choice.delta.has_only(&["role", "content", "refusal"])) {
             document.set(DELTA, &Value::Object(Map::new()))?;
         }
         let reason = final_reason(&self.known, &self.before, &self.after, has_calls);
@@ -270,11 +270,6 @@ impl LastFinish {
         }
         Ok(event)
     }
-}
-
-/// Returns whether a field of a delta opens a message, or is an empty text.
-fn is_opening(key: &str) -> bool {
-    matches!(key, "role" | "content" | "refusal")
 }
 
 /// Returns the name of the first thought.

@@ -115,7 +115,9 @@ impl ChatChunkReader {
         if waits {
             self.held_labels.append(labels);
             self.holds_all |= choices.iter().any(|choice| !choice.texts.is_empty());
-            return self.hold(data).map(|()| None);
+            self.reserve(data.len())?;
+            self.held.push(data);
+            return Ok(None);
         }
         let chunk = read_chunk(&event, &choices, &labels)?;
         if let Some(template) = new_template(&data, &chunk, &choices) {
@@ -221,25 +223,12 @@ impl ChatChunkReader {
         Ok(())
     }
 
-    fn hold(&mut self, data: Bytes) -> Result<()> {
-        self.reserve(data.len())?;
-        self.held.push(data);
-        Ok(())
-    }
-
     fn reserve(&mut self, bytes: usize) -> Result<()> {
         self.held_bytes += bytes;
         if self.held_bytes > MAX_HELD_BYTES {
             return Err(field_error("tool_calls", "shorter"));
         }
         Ok(())
-    }
-}
-
-impl ChoiceProgress {
-    /// Returns whether a text has no finish reason, and no call follows it.
-    const fn is_open_text(self) -> bool {
-        self.pieces.has_text && !self.pieces.has_calls && self.end.is_none()
     }
 }
 
@@ -286,11 +275,8 @@ fn read_chunk(event: &Document, choices: &[EventChoice], labels: &AnswerLabels) 
     let mut chunk = read_envelope(event)?;
     let mut candidates = Vec::new();
     for choice in choices.iter().filter(|choice| !choice.texts.is_empty()) {
-        candidates.push(candidate(
-            choice.index,
-            &numbered_parts(&choice.texts),
-            None,
-        ));
+        let parts = numbered_parts(&choice.texts);
+        candidates.push(candidate(choice.index, &parts, None));
     }
     add_list(&mut chunk, "candidates", candidates);
     chunk.extend(labels.to_fields());
@@ -320,9 +306,11 @@ impl ReadChunks for ChatChunkReader {
             return Ok(());
         };
         remove_labels(&mut template, RESPONSE_FIELDS)?;
-        let choices = self.choices.clone().into_iter();
-        for (index, _) in choices.filter(|(_, progress)| progress.is_open_text()) {
-            self.read_event(event_with(&template, index, &Map::new(), Some("stop"))?)?;
+        for (index, ChoiceProgress { pieces, end }) in self.choices.clone() {
+            // A text without a finish reason and without a call behind it.
+            if pieces.has_text && !pieces.has_calls && end.is_none() {
+                self.read_event(event_with(&template, index, &Map::new(), Some("stop"))?)?;
+            }
         }
         Ok(())
     }

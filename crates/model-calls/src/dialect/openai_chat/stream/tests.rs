@@ -1,4 +1,4 @@
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ fn usage_event() -> Bytes {
 /// Edit of the chunks of one answer. Returning false drops a chunk.
 type Edit<'a> = &'a mut dyn FnMut(&mut Value) -> bool;
 
-fn pass(writer: &mut ChatChunkWriter, out: &mut BytesMut, events: &[Bytes], edit: Edit<'_>) {
+fn pass(writer: &mut ChatChunkWriter, events: &[Bytes], edit: Edit<'_>) {
     let mut reader = ChatChunkReader::default();
     let mut chunks = Vec::new();
     for event in events {
@@ -68,14 +68,14 @@ fn pass(writer: &mut ChatChunkWriter, out: &mut BytesMut, events: &[Bytes], edit
             let document = |form: &Value| Document::from_checked(form.to_string().into()).unwrap();
             let (before, after) = (&document(&form), &document(&edited));
             let edit = ChunkEdit { before, after };
-            writer.write_chunk(out, &wire, edit).unwrap();
+            writer.write_chunk(&wire, edit).unwrap();
         }
     }
 }
 
 /// Returns the data of the events that are sent.
-fn sent(out: &BytesMut) -> Vec<String> {
-    let text = std::str::from_utf8(out).unwrap();
+fn sent(writer: &mut ChatChunkWriter) -> Vec<String> {
+    let text = std::str::from_utf8(writer.output()).unwrap();
     let events = text.split_terminator("\n\n");
     events
         .map(|event| event.strip_prefix("data: ").unwrap().to_owned())
@@ -83,10 +83,10 @@ fn sent(out: &BytesMut) -> Vec<String> {
 }
 
 fn rewritten(events: &[Bytes], edit: Edit<'_>) -> Vec<String> {
-    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
-    pass(&mut writer, &mut out, events, edit);
-    writer.write_end(&mut out).unwrap();
-    sent(&out)
+    let mut writer = ChatChunkWriter::default();
+    pass(&mut writer, events, edit);
+    writer.write_end().unwrap();
+    sent(&mut writer)
 }
 
 /// Reads events as a client does: text, calls as (index, id, name, arguments), end and usage.
@@ -257,18 +257,18 @@ fn of_second_answer(events: &[Bytes]) -> Vec<Bytes> {
 
 #[test]
 fn a_second_answer_continues_the_first() {
-    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
+    let mut writer = ChatChunkWriter::default();
     writer.begin_answer();
     // The end of the first answer is not sent.
-    pass(&mut writer, &mut out, &two_calls(), &mut |form| {
+    pass(&mut writer, &two_calls(), &mut |form| {
         form.pointer("/candidates/0/finishReason").is_none()
     });
     let second = of_second_answer(&two_calls());
     writer.begin_answer();
-    pass(&mut writer, &mut out, &second, &mut |_| true);
-    writer.write_end(&mut out).unwrap();
+    pass(&mut writer, &second, &mut |_| true);
+    writer.write_end().unwrap();
 
-    let sent = sent(&out);
+    let sent = sent(&mut writer);
     let received = received(&sent);
     assert_eq!(received.text, "I willI will");
     assert_eq!(received.roles, 1);
@@ -286,17 +286,17 @@ fn a_second_answer_continues_the_first() {
 
 #[test]
 fn a_second_answer_of_the_same_id_does_not_open_the_message_again() {
-    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
+    let mut writer = ChatChunkWriter::default();
     writer.begin_answer();
     // Of the first answer, only the beginning is sent.
-    pass(&mut writer, &mut out, &two_calls(), &mut |form| {
+    pass(&mut writer, &two_calls(), &mut |form| {
         form.pointer("/candidates/0/finishReason").is_none()
     });
     writer.begin_answer();
     let second = events(&["again"], &[finish("stop")]);
-    pass(&mut writer, &mut out, &second, &mut |_| true);
-    writer.write_end(&mut out).unwrap();
-    let received = received(&sent(&out));
+    pass(&mut writer, &second, &mut |_| true);
+    writer.write_end().unwrap();
+    let received = received(&sent(&mut writer));
     assert_eq!(received.roles, 1);
     assert_eq!(received.text, "I willagain");
     assert_eq!(received.ends, ["stop"]);
@@ -304,17 +304,17 @@ fn a_second_answer_of_the_same_id_does_not_open_the_message_again() {
 
 #[test]
 fn a_denial_after_a_text_ends_the_stream() {
-    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
-    pass(&mut writer, &mut out, &two_calls(), &mut |form| {
+    let mut writer = ChatChunkWriter::default();
+    pass(&mut writer, &two_calls(), &mut |form| {
         form.pointer("/candidates/0/finishReason").is_none()
     });
     let denial = json!({ "candidates": [{ "content": { "parts": [{ "text": "\n\nno" }] },
         "finishReason": "STOP", "index": 0 }], "modelVersion": "m", "responseId": "h" });
     let denial = Document::from_checked(denial.to_string().into()).unwrap();
-    writer.write_synthetic(&mut out, &denial, &[]).unwrap();
-    writer.write_end(&mut out).unwrap();
+    writer.write_synthetic(&denial, &[]).unwrap();
+    writer.write_end().unwrap();
 
-    let received = received(&sent(&out));
+    let received = received(&sent(&mut writer));
     assert_eq!(received.text, "I will\n\nno");
     assert_eq!(received.ends, ["stop"]);
     assert_eq!(received.roles, 1);
@@ -322,14 +322,14 @@ fn a_denial_after_a_text_ends_the_stream() {
 
 #[test]
 fn a_denial_alone_is_a_whole_stream() {
-    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
+    let mut writer = ChatChunkWriter::default();
     let denial = json!({ "candidates": [{ "content": { "parts": [{ "text": "no" }] },
         "finishReason": "STOP", "index": 0 }], "modelVersion": "m", "responseId": "h" });
     let denial = Document::from_checked(denial.to_string().into()).unwrap();
-    writer.write_synthetic(&mut out, &denial, &[]).unwrap();
-    writer.write_end(&mut out).unwrap();
+    writer.write_synthetic(&denial, &[]).unwrap();
+    writer.write_end().unwrap();
 
-    let sent = sent(&out);
+    let sent = sent(&mut writer);
     let event: Value = serde_json::from_str(&sent[0]).unwrap();
     assert_eq!(event["id"], "chatcmpl-h");
     assert_eq!(event["model"], "m");
@@ -484,8 +484,8 @@ fn pieces_of_a_detailed_thought_precede_the_first_call_as_one() {
 
 #[test]
 fn a_later_answer_keeps_all_but_its_opening() {
-    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
-    pass(&mut writer, &mut out, &two_calls(), &mut |form| {
+    let mut writer = ChatChunkWriter::default();
+    pass(&mut writer, &two_calls(), &mut |form| {
         form.pointer("/candidates/0/finishReason").is_none()
     });
     let with_role = |mut delta: Value| {
@@ -502,10 +502,10 @@ fn a_later_answer_keeps_all_but_its_opening() {
     let second = of_second_answer(&events(&[], &tail));
 
     writer.begin_answer();
-    pass(&mut writer, &mut out, &second, &mut |_| true);
-    writer.write_end(&mut out).unwrap();
+    pass(&mut writer, &second, &mut |_| true);
+    writer.write_end().unwrap();
 
-    let sent = sent(&out);
+    let sent = sent(&mut writer);
     let received = received(&sent);
     assert_eq!(received.roles, 1, "{sent:#?}");
     assert_eq!(received.calls.len(), 1);
@@ -519,8 +519,8 @@ fn a_later_answer_keeps_all_but_its_opening() {
 
 #[test]
 fn a_later_answer_that_begins_with_a_text_has_the_id_of_the_first() {
-    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
-    pass(&mut writer, &mut out, &two_calls(), &mut |form| {
+    let mut writer = ChatChunkWriter::default();
+    pass(&mut writer, &two_calls(), &mut |form| {
         form.pointer("/candidates/0/finishReason").is_none()
     });
     let event = |delta: Value, reason: Value| -> Bytes {
@@ -535,10 +535,10 @@ fn a_later_answer_that_begins_with_a_text_has_the_id_of_the_first() {
     ];
 
     writer.begin_answer();
-    pass(&mut writer, &mut out, &second, &mut |_| true);
-    writer.write_end(&mut out).unwrap();
+    pass(&mut writer, &second, &mut |_| true);
+    writer.write_end().unwrap();
 
-    let sent = sent(&out);
+    let sent = sent(&mut writer);
     let received = received(&sent);
     assert_eq!(received.text, "I willab");
     assert_eq!(received.roles, 1, "{sent:#?}");
@@ -830,21 +830,21 @@ fn token_counts_are_in_the_event_that_ends_the_last_choice() {
         (&events[..], json!([candidate(0)])),
         (&[], json!([candidate(0), candidate(1)])),
     ] {
-        let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
+        let mut writer = ChatChunkWriter::default();
         let mut reader = ChatChunkReader::default();
         for event in events {
             if let Some((form, wire)) = reader.read_event(event.clone()).unwrap() {
                 let form = Document::from_checked(form.to_string().into()).unwrap();
                 let (before, after) = (&form, &form);
                 let edit = ChunkEdit { before, after };
-                writer.write_chunk(&mut out, &wire, edit).unwrap();
+                writer.write_chunk(&wire, edit).unwrap();
             }
         }
         let reply = json!({ "candidates": candidates, "usageMetadata": counts });
         let reply = Document::from_checked(reply.to_string().into()).unwrap();
-        writer.write_synthetic(&mut out, &reply, &[]).unwrap();
-        writer.write_end(&mut out).unwrap();
-        let sent = sent(&out);
+        writer.write_synthetic(&reply, &[]).unwrap();
+        writer.write_end().unwrap();
+        let sent = sent(&mut writer);
         let ends = sent
             .iter()
             .filter_map(|event| serde_json::from_str(event).ok());
@@ -911,15 +911,15 @@ fn a_refusal_that_is_written_anew_stays_a_refusal() {
     chunks.extend(reader.finish().unwrap());
     let merged = MergedChunks::new(chunks).unwrap();
     let merged = ResponseDocument::from_merged(&merged).unwrap();
-    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
-    writer.write(&mut out, &merged).unwrap();
-    writer.write_end(&mut out).unwrap();
+    let mut writer = ChatChunkWriter::default();
+    writer.write(&merged).unwrap();
+    writer.write_end().unwrap();
     let expected = (
         "I cannot".to_owned(),
         String::new(),
         vec!["stop".to_owned()],
     );
-    assert_eq!(received_refusal(&sent(&out)), expected);
+    assert_eq!(received_refusal(&sent(&mut writer)), expected);
 
     let chat = crate::dialect::of(crate::dialect::Api::OpenAiChat);
     let whole: Value = serde_json::from_slice(&chat.close_response(&merged).unwrap()).unwrap();
@@ -931,15 +931,15 @@ fn a_refusal_that_is_written_anew_stays_a_refusal() {
 
 /// Passes two answers, of which the first has no end, as the agent receives them.
 fn two_answers(first: &[Bytes], second: &[Bytes], edit: Edit<'_>) -> (String, String, Vec<String>) {
-    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
+    let mut writer = ChatChunkWriter::default();
     writer.begin_answer();
-    pass(&mut writer, &mut out, first, &mut |form| {
+    pass(&mut writer, first, &mut |form| {
         form.pointer("/candidates/0/finishReason").is_none()
     });
     writer.begin_answer();
-    pass(&mut writer, &mut out, &of_second_answer(second), edit);
-    writer.write_end(&mut out).unwrap();
-    received_refusal(&sent(&out))
+    pass(&mut writer, &of_second_answer(second), edit);
+    writer.write_end().unwrap();
+    received_refusal(&sent(&mut writer))
 }
 
 #[test]
@@ -994,8 +994,8 @@ fn the_end_of_a_refusal_that_an_error_releases_is_of_the_refusal() {
             .to_string()
             .into(),
     );
-    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
-    pass(&mut writer, &mut out, &events, &mut |form| {
+    let mut writer = ChatChunkWriter::default();
+    pass(&mut writer, &events, &mut |form| {
         if form.get("error").is_some() {
             let content = json!({ "role": "model", "parts": [{ "text": "can" }] });
             form["candidates"] = json!([{ "index": 0, "content": content }]);
@@ -1004,7 +1004,7 @@ fn the_end_of_a_refusal_that_an_error_releases_is_of_the_refusal() {
         }
         true
     });
-    let sent = sent(&out);
+    let sent = sent(&mut writer);
     let released: Vec<&String> = sent.iter().filter(|event| event.contains("can")).collect();
     let [released] = released.as_slice() else {
         panic!("{sent:#?}");

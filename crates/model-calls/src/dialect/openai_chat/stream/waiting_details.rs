@@ -8,11 +8,8 @@ use serde_json::Value;
 use crate::dialect::{
     document::{Document, read_json},
     error::Result,
-    openai_chat::response::answer::THOUGHT_DETAILS,
+    openai_chat::response::answer::{DETAIL_TEXTS, THOUGHT_DETAILS},
 };
-
-/// Fields of a detail with a text of its thought.
-const TEXT_FIELDS: [&str; 3] = ["text", "summary", "thinking"];
 
 /// A detail of a thought.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,7 +173,7 @@ impl ThoughtDetail {
 
     fn with_text(&self, text: &str) -> Option<Self> {
         let mut detail = Document::from_checked(self.json.clone()).ok()?;
-        let name = TEXT_FIELDS.into_iter().find(|name| detail.has(&[*name]))?;
+        let name = DETAIL_TEXTS.into_iter().find(|name| detail.has(&[*name]))?;
         detail.set(&[name], &text.into()).ok()?;
         let json = detail.to_bytes();
         Some(Self { json, ..*self })
@@ -195,7 +192,7 @@ pub fn has_text(detail: &Value) -> bool {
 }
 
 fn text_in(detail: &Value) -> Option<&str> {
-    let mut names = TEXT_FIELDS.into_iter();
+    let mut names = DETAIL_TEXTS.into_iter();
     names.find_map(|name| detail.get(name)?.as_str())
 }
 

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
-use serde_json::{Value, json};
 
 use crate::dialect::{
     api_dialect::WriteChunks,
     content_form::{AnswerLabels, TextEvent},
-    document::{Document, is_set},
+    document::{Document, is_set, to_document},
     error::{Result, field_error},
     google::response::document::ResponseDocument,
     openai::usage::USAGE_METADATA,
@@ -54,12 +53,7 @@ impl ChatChunkWriter {
     /// # Errors
     ///
     /// Fails if the chunk cannot be written.
-    pub fn write_chunk(
-        &mut self,
-        out: &mut BytesMut,
-        events: &[Bytes],
-        edit: ChunkEdit<'_>,
-    ) -> Result<()> {
+    pub fn write_chunk(&mut self, events: &[Bytes], edit: ChunkEdit<'_>) -> Result<()> {
         let events = &with_labels(events, edit)?;
         if let [data] = events.as_slice() {
             let event = parse(data.clone())?;
@@ -67,16 +61,15 @@ impl ChatChunkWriter {
             self.has_failed = is_set(&event, ERROR)?;
             let is_last = choices.iter().any(EventChoice::is_held) || is_usage(&event)?;
             if self.has_failed || !is_last {
-                return self.write_event(out, event, &mut choices, edit);
+                return self.write_event(event, &mut choices, edit);
             }
         }
-        self.write_last(out, events, edit)
+        self.write_last(events, edit)
     }
 
     /// Writes the event of one chunk before the last.
     fn write_event(
         &mut self,
-        out: &mut BytesMut,
         mut event: Document,
         choices: &mut [EventChoice],
         edit: ChunkEdit<'_>,
@@ -88,7 +81,7 @@ impl ChatChunkWriter {
         self.events.use_template(&event, choices)?;
         self.keep_alike(&event, choices);
         if !edit.is_edited() && !choices.iter().any(|choice| self.delays(choice)) {
-            return self.events.write_model_event(out, event);
+            return self.events.write_model_event(event);
         }
         let (mut old, mut new) = (candidates(edit.before)?, candidates(edit.after)?);
         let mut documents = Vec::with_capacity(choices.len());
@@ -111,13 +104,13 @@ impl ChatChunkWriter {
         }
         if self.has_failed {
             // Nothing is read behind an error.
-            self.write_released(out, new)?;
-            return self.events.write_model_event(out, event);
+            self.write_released(new)?;
+            return self.events.write_model_event(event);
         }
         if !is_blank {
-            self.events.write_model_event(out, event)?;
+            self.events.write_model_event(event)?;
         }
-        self.write_released(out, new)
+        self.write_released(new)
     }
 
     /// Returns whether a choice has thoughts, or details of them, behind a thought whose end is
@@ -131,15 +124,11 @@ impl ChatChunkWriter {
     }
 
     /// Writes candidates that an event does not have: texts that policies held back.
-    fn write_released(
-        &mut self,
-        out: &mut BytesMut,
-        candidates: BTreeMap<u64, Vec<Document>>,
-    ) -> Result<()> {
+    fn write_released(&mut self, candidates: BTreeMap<u64, Vec<Document>>) -> Result<()> {
         for (index, candidates) in candidates {
             for candidate in candidates {
                 let choice = SyntheticChoice::read(&candidate)?;
-                self.write_synthetic_choice(out, SyntheticChoice { index, ..choice })?;
+                self.write_synthetic_choice(SyntheticChoice { index, ..choice })?;
             }
         }
         Ok(())
@@ -147,17 +136,13 @@ impl ChatChunkWriter {
 
     /// Writes a synthetic choice. Its thought has the name of those before it, and a text that
     /// policies held back is of the refusal before it.
-    fn write_synthetic_choice(
-        &mut self,
-        out: &mut BytesMut,
-        mut choice: SyntheticChoice,
-    ) -> Result<()> {
+    fn write_synthetic_choice(&mut self, mut choice: SyntheticChoice) -> Result<()> {
         let details = self.details.get(&choice.index);
         choice.thought_name = details.and_then(|details| details.name);
         if choice.finish_reason.is_none() && self.events.is_refused(choice.index) {
             choice.continue_refusal();
         }
-        self.events.write_synthetic_choice(out, &choice)
+        self.events.write_synthetic_choice(&choice)
     }
 
     fn keep_alike(&mut self, event: &Document, choices: &[EventChoice]) {
@@ -166,12 +151,12 @@ impl ChatChunkWriter {
             _ => None,
         };
         let data = event.original_bytes();
-        self.alike = alike.and_then(|(_, text)| TextEvent::new(&data, &text));
+        self.alike = alike.and_then(|(_, text)| TextEvent::new(&data, &text, &[]));
     }
 
     /// Writes an event that differs from the latest one in its text only. Returns `None` if it
     /// does not.
-    fn write_alike(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Option<()> {
+    fn write_alike(&mut self, chunk: &ResponseDocument) -> Option<()> {
         let alike = self.alike.as_ref().filter(|_| chunk.is_text())?;
         let [data] = chunk.original_events()? else {
             return None;
@@ -182,7 +167,7 @@ impl ChatChunkWriter {
         }
         alike.text_of(data)?;
         if !chunk.is_edited() {
-            self.events.write_data(out, data);
+            self.events.write_data(data);
             return Some(());
         }
         let mut texts = chunk.plain_texts();
@@ -190,18 +175,13 @@ impl ChatChunkWriter {
             return None;
         };
         if !text.is_empty() {
-            self.events.write_data(out, &alike.with_text(data, text)?);
+            self.events.write_data(&alike.with_text(data, text)?);
         }
         Some(())
     }
 
     /// Writes the last chunk of an answer: tool calls, finish reasons and token counts.
-    fn write_last(
-        &mut self,
-        out: &mut BytesMut,
-        events: &[Bytes],
-        edit: ChunkEdit<'_>,
-    ) -> Result<()> {
+    fn write_last(&mut self, events: &[Bytes], edit: ChunkEdit<'_>) -> Result<()> {
         let mut last = last_chunk(events, edit)?;
         let mut waits = false;
         for choice in &mut last.choices {
@@ -220,7 +200,7 @@ impl ChatChunkWriter {
         let is_regular = last.choices.iter().all(|choice| choice.is_regular);
         if !edit.is_edited() && !has_calls && is_regular && !waits {
             for event in events {
-                self.write_held(out, parse(event.clone())?)?;
+                self.write_held(parse(event.clone())?)?;
             }
             for choice in &last.choices {
                 self.note_last(choice);
@@ -228,16 +208,16 @@ impl ChatChunkWriter {
             return Ok(());
         }
         for candidate in &last.added {
-            self.write_synthetic_choice(out, SyntheticChoice::read(candidate)?)?;
+            self.write_synthetic_choice(SyntheticChoice::read(candidate)?)?;
         }
         for choice in &last.choices {
-            self.write_last_choice(out, choice)?;
+            self.write_last_choice(choice)?;
         }
         for mut usage in last.usage {
             write_usage(&mut usage, edit.before, edit.after)?;
             if is_complete {
                 self.usage = None;
-                self.events.write_model_event(out, usage)?;
+                self.events.write_model_event(usage)?;
             } else {
                 self.usage = Some(usage.to_bytes());
             }
@@ -253,19 +233,19 @@ impl ChatChunkWriter {
         written.add(&choice.calls)
     }
 
-    fn write_last_choice(&mut self, out: &mut BytesMut, choice: &LastChoice) -> Result<()> {
+    fn write_last_choice(&mut self, choice: &LastChoice) -> Result<()> {
         let index = choice.index;
         let texts = choice.text_delta();
         if !texts.is_empty() || !choice.others.is_empty() || !choice.calls.is_empty() {
-            self.events.open(out, index)?;
+            self.events.open(index)?;
         }
-        self.events.write_delta(out, index, &texts)?;
+        self.events.write_delta(index, &texts)?;
         for other in &choice.others {
-            self.events.write_delta(out, index, other)?;
+            self.events.write_delta(index, other)?;
         }
         let first = self.note_last(choice);
         self.events
-            .write_delta(out, index, &choice.calls.to_delta(first))?;
+            .write_delta(index, &choice.calls.to_delta(first))?;
         let Some(finish) = &choice.finish else {
             return Ok(());
         };
@@ -273,14 +253,14 @@ impl ChatChunkWriter {
         let has_calls =
             written.is_some_and(|written| written.calls > 0 || written.has_function_call);
         let event = finish.to_event(index, has_calls)?;
-        self.write_held(out, event)
+        self.write_held(event)
     }
 
     /// Writes an event of the last chunk.
-    fn write_held(&mut self, out: &mut BytesMut, mut event: Document) -> Result<()> {
+    fn write_held(&mut self, mut event: Document) -> Result<()> {
         let mut choices = read_choices(&event)?;
         if self.events.continue_message(&mut event, &mut choices)? {
-            self.events.write_model_event(out, event)?;
+            self.events.write_model_event(event)?;
         }
         Ok(())
     }
@@ -290,17 +270,10 @@ impl ChatChunkWriter {
     /// # Errors
     ///
     /// Fails if the chunk cannot be written.
-    pub fn write_synthetic(
-        &mut self,
-        out: &mut BytesMut,
-        document: &Document,
-        end: &[Bytes],
-    ) -> Result<()> {
+    pub fn write_synthetic(&mut self, document: &Document, end: &[Bytes]) -> Result<()> {
         if self.events.template.is_none() {
-            let mut envelope = synthetic_envelope(document, CHUNK_OBJECT)?;
-            envelope.insert("choices".to_owned(), json!([]));
-            let template = Value::Object(envelope).to_string();
-            self.events.template = Some(Document::from_checked(template.into())?);
+            let template = synthetic_envelope(document, CHUNK_OBJECT, &[])?;
+            self.events.template = Some(to_document(&template)?);
         }
         let usage = new_usage(document, end)?;
         let has_tokens = usage.get("total_tokens").is_some_and(|total| *total != 0);
@@ -312,59 +285,63 @@ impl ChatChunkWriter {
         }
         let choices = synthetic_choices(document)?;
         for choice in &choices {
-            self.events.open(out, choice.index)?;
+            self.events.open(choice.index)?;
         }
         for choice in choices {
-            self.write_synthetic_choice(out, choice)?;
+            self.write_synthetic_choice(choice)?;
         }
         if let Some(error) = document.bytes_of(ERROR)? {
             self.has_failed = true;
             let mut event = Document::empty();
             event.set_bytes(ERROR, error)?;
-            write_plain_event(out, &event.to_bytes());
+            write_plain_event(&mut self.events.out, &event.to_bytes());
         }
         Ok(())
     }
 }
 
 impl WriteChunks for ChatChunkWriter {
+    fn output(&mut self) -> &mut BytesMut {
+        &mut self.events.out
+    }
+
     fn begin_answer(&mut self) {
         self.events.begin_answer();
     }
 
-    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<()> {
-        if self.has_failed || self.write_alike(out, chunk).is_some() {
+    fn write(&mut self, chunk: &ResponseDocument) -> Result<()> {
+        if self.has_failed || self.write_alike(chunk).is_some() {
             return Ok(());
         }
         let after = Document::from_checked(chunk.to_bytes())?;
         let Some(wire) = chunk.original_events() else {
-            return self.write_synthetic(out, &after, chunk.merged_end());
+            return self.write_synthetic(&after, chunk.merged_end());
         };
         let before = Document::from_checked(chunk.original_bytes())?;
         let edit = ChunkEdit {
             before: &before,
             after: &after,
         };
-        self.write_chunk(out, wire, edit)
+        self.write_chunk(wire, edit)
     }
 
     /// Ends every choice, and writes token counts that were kept.
-    fn write_end(&mut self, out: &mut BytesMut) -> Result<()> {
+    fn write_end(&mut self) -> Result<()> {
         if self.has_failed {
             return Ok(());
         }
         if !self.events.has_written {
-            self.write_synthetic(out, &Document::empty(), &[])?;
-            self.events.open(out, 0)?;
+            self.write_synthetic(&Document::empty(), &[])?;
+            self.events.open(0)?;
         }
         let open: Vec<u64> = self.events.choices.keys().copied().collect();
         for index in open {
-            self.events.finish(out, index, "stop")?;
+            self.events.finish(index, "stop")?;
         }
         if let Some(usage) = self.usage.take() {
-            self.events.write_model_event(out, parse(usage)?)?;
+            self.events.write_model_event(parse(usage)?)?;
         }
-        write_plain_event(out, DONE);
+        write_plain_event(&mut self.events.out, DONE);
         Ok(())
     }
 }

@@ -224,12 +224,10 @@ impl ItemWriter<'_> {
 
     /// Returns whether an item is a call of which the result goes.
     fn has_no_result(&self, item: &InputItem) -> Result<bool> {
-        let is_call = item.kind == InputKind::Call(ToolCallKind::Computer);
-        let id = if is_call {
-            call_id(&item.document)?
-        } else {
-            None
-        };
+        if item.kind != InputKind::Call(ToolCallKind::Computer) {
+            return Ok(false);
+        }
+        let id = call_id(&item.document)?;
         Ok(id.is_some_and(|id| self.calls_without_result.contains(&id)))
     }
 

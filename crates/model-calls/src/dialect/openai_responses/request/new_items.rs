@@ -7,10 +7,9 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::PRECEDING,
-    document::{Document, to_value},
+    document::{Document, to_value, value_text},
     error::Result,
     google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS},
-    openai::arguments::arguments_text,
     openai_responses::{
         calls::{ToolCallKind, call_id, input_text},
         fields::{ID, NAME, ROLE},
@@ -147,7 +146,7 @@ impl<'a> NewItems<'a> {
         if kind == ToolCallKind::Custom {
             add(input, input_text(&arguments).into());
         } else {
-            add(input, arguments_text(&arguments).into());
+            add(input, value_text(&arguments).into());
         }
         if let Some(namespace) = tool.namespace {
             add("namespace", namespace.into());

@@ -1,11 +1,10 @@
 //! Fields that are refused: another parser could read them differently, or hooks cannot see what
 //! they refer to and the config does not allow them.
 
-use memchr::memmem;
 use serde_json::{Map, Value};
 
 use crate::dialect::{
-    content_form::{any_object, any_object_with, holds_id},
+    content_form::{any_object, any_object_with, holds_id, may_hold},
     document::{Document, is_set, refuse_pair, to_value, try_any},
     error::{Result, field_error},
     method::Api,
@@ -87,14 +86,6 @@ pub fn refuse_references(body: &Document, allowed: AllowedFields) -> Result<()> 
         allowed.check_named(Api::OpenAiResponses, RequestField::StoredFile, IMAGE)?;
     }
     stored_in_tools(body)?.into_iter().try_for_each(check)
-}
-
-/// Returns whether any of these texts may be in a body. Most bodies have none, and need no search.
-/// Texts may be escaped.
-fn may_hold(body: &Document, texts: &[&str]) -> bool {
-    let bytes = body.to_bytes();
-    let mut texts = texts.iter().chain(&["\\u"]);
-    texts.any(|text| memmem::find(&bytes, text.as_bytes()).is_some())
 }
 
 /// Returns whether an item is the image of an earlier response, which nothing but its id names.

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::{Document, first_byte, insert, to_value, write_array},
+    document::{Document, first_byte, insert, to_value, value_text, write_array},
     error::{Result, field_error},
     openai_responses::{
         calls::ToolCallKind,
@@ -190,15 +190,11 @@ fn response_text(response: &Document) -> Result<String> {
     let error = response.get(&["error"])?;
     let output = response.get(OUTPUT)?;
     let text = match error.or(output) {
-        Some(Value::String(text)) => text,
         Some(Value::Array(texts)) => {
-            let texts = texts.iter().map(|text| match text {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            });
+            let texts = texts.iter().map(value_text);
             texts.collect::<Vec<_>>().join("\n")
         }
-        Some(value) => value.to_string(),
+        Some(value) => value_text(&value),
         None => response.to_text(),
     };
     Ok(match hook_context(response)? {

@@ -108,11 +108,10 @@ pub fn item_parts(item: &Document) -> Result<Vec<Value>> {
 
 /// Returns whether two copies of an item hold the same texts and calls.
 pub fn agree(one: &Document, other: &Document) -> Result<bool> {
-    let is_equal = one.to_bytes() == other.to_bytes();
-    Ok(
-        is_equal
-            || item_texts(one)? == item_texts(other)? && item_parts(one)? == item_parts(other)?,
-    )
+    if one.to_bytes() == other.to_bytes() {
+        return Ok(true);
+    }
+    Ok(item_texts(one)? == item_texts(other)? && item_parts(one)? == item_parts(other)?)
 }
 
 /// Returns the parts of an item as [`item_parts`] does. That of a call, of the agent or upstream,

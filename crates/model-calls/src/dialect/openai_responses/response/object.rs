@@ -1,15 +1,13 @@
 //! The response object: its end, and synthetic objects.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::{is_refusal, remove_labels},
-    document::{Document, to_document, try_any},
+    document::{Document, to_document, try_any, value_text},
     error::Result,
     google::part::Part,
-    openai::{arguments::arguments_text, usage::CountFields},
+    openai::{unix_seconds, usage::CountFields},
     openai_responses::{
         chunk_view::ChunkView,
         fields::{
@@ -36,11 +34,8 @@ pub fn finish_reason(response: &Document) -> Result<Option<&'static str>> {
     let details = response.child(INCOMPLETE_DETAILS)?.unwrap_or_default();
     let reason = details.string(&["reason"])?;
     Ok(match response.string(STATUS)?.as_deref() {
-        Some("completed") | None => Some(if is_refused(response)? {
-            "SAFETY"
-        } else {
-            "STOP"
-        }),
+        Some("completed") | None if is_refused(response)? => Some("SAFETY"),
+        Some("completed") | None => Some("STOP"),
         Some("incomplete") => Some(match reason.as_deref() {
             Some("max_output_tokens") => "MAX_TOKENS",
             Some("content_filter") => "SAFETY",
@@ -131,7 +126,10 @@ pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>> {
     if !items.is_empty() {
         for item in &mut items {
             if OutputKind::of(item)? == OutputKind::Reasoning {
-                remove_seen(item)?;
+                // Hooks see its texts and labels elsewhere, and may have edited them there.
+                item.set(SUMMARY, &json!([]))?;
+                item.remove(CONTENT)?;
+                visit_item(item, &mut remove_labels)?;
             }
         }
         return Ok(items);
@@ -145,18 +143,10 @@ pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>> {
         "id": ids.next("fc"),
         "type": "function_call",
         "status": "completed",
-        "arguments": arguments_text(&arguments),
+        "arguments": value_text(&arguments),
         "call_id": id.unwrap_or_else(|| ids.next("call")),
         "name": call.string(NAME)?.unwrap_or_default(),
     }))?])
-}
-
-/// Removes from reasoning as it came from upstream what hooks see elsewhere and may have edited
-/// there: its texts, and fields that hookgate does not interpret.
-fn remove_seen(reasoning: &mut Document) -> Result<()> {
-    reasoning.set(SUMMARY, &json!([]))?;
-    reasoning.remove(CONTENT)?;
-    visit_item(reasoning, &mut |object, known| remove_labels(object, known))
 }
 
 /// Returns the response of a view without an original.
@@ -244,19 +234,12 @@ pub fn end_response<'a>(
     Ok(())
 }
 
-fn unix_seconds() -> u64 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH);
-    elapsed.map_or(0, |elapsed| elapsed.as_secs())
-}
-
 /// Returns the usage of a synthetic response.
 pub fn new_usage(counts: &Document) -> Result<Value> {
     let mut usage = COUNTS.create(counts)?;
-    for (field, detail) in [
-        ("input_tokens_details", "cached_tokens"),
-        ("output_tokens_details", "reasoning_tokens"),
-    ] {
-        usage.insert(field.to_owned(), json!({ detail: 0 }));
-    }
+    let cached = json!({ "cached_tokens": 0 });
+    let reasoning = json!({ "reasoning_tokens": 0 });
+    usage.insert("input_tokens_details".to_owned(), cached);
+    usage.insert("output_tokens_details".to_owned(), reasoning);
     Ok(Value::Object(usage))
 }

@@ -5,7 +5,7 @@ use std::{
     slice::from_ref,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use serde_json::json;
 
 use crate::dialect::{
@@ -33,14 +33,14 @@ use crate::dialect::{
 
 impl EventWriter {
     /// Writes a synthetic chunk.
-    pub(super) fn write_synthetic(&mut self, out: &mut BytesMut, view: ChunkView) -> Result<()> {
+    pub(super) fn write_synthetic(&mut self, view: ChunkView) -> Result<()> {
         if view.finish_reason.is_some() {
             // A text without an end may be one of the refusal that policies held back.
-            self.end_refusal(out)?;
+            self.end_refusal()?;
         }
-        self.write_parts(out, view.parts.iter(), &view)?;
+        self.write_parts(view.parts.iter(), &view)?;
         if view.finish_reason.is_some() {
-            self.ensure_started(out, &view)?;
+            self.ensure_started(&view)?;
             self.ending = Some(Ending { event: None, view });
         }
         Ok(())
@@ -49,56 +49,50 @@ impl EventWriter {
     /// Writes parts without an origin: texts, ends of thoughts, and calls.
     pub(super) fn write_parts<'a>(
         &mut self,
-        out: &mut BytesMut,
         parts: impl Iterator<Item = &'a Part>,
         view: &ChunkView,
     ) -> Result<()> {
         for part in parts {
             if let Some(text) = part.plain_text() {
                 if part.is_refusal() {
-                    self.write_refusal(out, text, view)?;
+                    self.write_refusal(text, view)?;
                 } else {
-                    self.write_text(out, text, view)?;
+                    self.write_text(text, view)?;
                 }
                 continue;
             }
-            self.ensure_started(out, view)?;
+            self.ensure_started(view)?;
             if let Some(thought) = &part.text {
                 // Without an open item, it has lost its place.
-                self.append(out, OutputKind::Reasoning, thought);
+                self.append(OutputKind::Reasoning, thought);
                 continue;
             }
             for item in new_items(&mut self.ids, part)? {
-                self.send_whole_item(out, item)?;
+                self.send_whole_item(item)?;
             }
         }
         Ok(())
     }
 
-    fn send_whole_item(&mut self, out: &mut BytesMut, item: Document) -> Result<u64> {
-        self.close_synthetic_items(out)?;
+    fn send_whole_item(&mut self, item: Document) -> Result<u64> {
+        self.close_synthetic_items()?;
         let index = self.new_index();
-        send_complete(&mut self.sender, out, index, &item)?;
+        send_complete(&mut self.sender, index, &item)?;
         self.done.insert(index, item);
         Ok(index)
     }
 
     /// Writes the last chunk of a response. Its event waits until nothing can follow.
-    pub(super) fn write_last(
-        &mut self,
-        out: &mut BytesMut,
-        event: StreamEvent,
-        view: ChunkView,
-    ) -> Result<()> {
+    pub(super) fn write_last(&mut self, event: StreamEvent, view: ChunkView) -> Result<()> {
         if let Some(number) = self.unindexed_part(&event)? {
-            self.write_unindexed_rest(out, number, &view)?;
+            self.write_unindexed_rest(number, &view)?;
         } else if !view.parts.is_empty() {
             let response = event.document.child(RESPONSE)?.unwrap_or_default();
             let output = response.children(OUTPUT)?.unwrap_or_default();
             let is_alike = !self.sender.is_changed && !view.is_edited;
             if !is_alike || !self.agrees(&output, &view)? {
                 self.sender.is_changed = true;
-                self.write_unseen(out, &output, &view)?;
+                self.write_unseen(&output, &view)?;
             }
         }
         if view.finish_reason.is_some() {
@@ -111,22 +105,17 @@ impl EventWriter {
     /// Writes items that the last event holds and no event before it, and texts that
     /// policies held back. Reasoning stays in the last event: its place is in front of an item that
     /// was sent.
-    fn write_unseen(
-        &mut self,
-        out: &mut BytesMut,
-        output: &[Document],
-        view: &ChunkView,
-    ) -> Result<()> {
+    fn write_unseen(&mut self, output: &[Document], view: &ChunkView) -> Result<()> {
         let new = view.parts.iter();
         let new = new.filter(|part| source_of(&part.document).is_none());
-        self.write_parts(out, new, view)?;
+        self.write_parts(new, view)?;
         for (item, parts) in output.iter().zip(parts_by_item(output, view)?) {
             if parts.is_empty() || OutputKind::of(item)? == OutputKind::Reasoning {
                 continue;
             }
-            self.ensure_started(out, view)?;
+            self.ensure_started(view)?;
             for edited in splice_output(from_ref(item), &parts, &mut self.ids)? {
-                self.send_whole_item(out, Document::from_checked(edited)?)?;
+                self.send_whole_item(Document::from_checked(edited)?)?;
             }
         }
         Ok(())
@@ -136,13 +125,12 @@ impl EventWriter {
     /// follows.
     pub(super) fn write_upstream_end(
         &mut self,
-        out: &mut BytesMut,
         mut event: StreamEvent,
         view: &ChunkView,
     ) -> Result<()> {
-        self.close_synthetic_items(out)?;
+        self.close_synthetic_items()?;
         let Some(mut response) = event.document.child(RESPONSE)? else {
-            return self.sender.send(out, &mut event, None);
+            return self.sender.send(&mut event, None);
         };
         let output = response.children(OUTPUT)?.unwrap_or_default();
         if let Some(number) = self.unindexed_part(&event)? {
@@ -150,7 +138,7 @@ impl EventWriter {
             response.set_bytes(OUTPUT, write_array(items))?;
         } else if self.sender.is_changed || !self.agrees(&output, view)? {
             self.sender.is_changed = true;
-            self.close_items(out, &output)?;
+            self.close_items(&output)?;
             let items = self.written_output(&output, view)?;
             response.set_bytes(OUTPUT, write_array(items))?;
             response.remove(OUTPUT_TEXT)?;
@@ -170,7 +158,7 @@ impl EventWriter {
         if response.is_edited() {
             event.document.set_child(RESPONSE, &response)?;
         }
-        self.sender.send(out, &mut event, None)
+        self.sender.send(&mut event, None)
     }
 
     /// Gives the response of a later round the id with which the stream began.
@@ -262,13 +250,9 @@ impl EventWriter {
     }
 
     /// Ends a stream that upstream did not end.
-    pub(super) fn write_synthetic_end(
-        &mut self,
-        out: &mut BytesMut,
-        view: &ChunkView,
-    ) -> Result<()> {
-        self.ensure_started(out, view)?;
-        self.close_items(out, &[])?;
+    pub(super) fn write_synthetic_end(&mut self, view: &ChunkView) -> Result<()> {
+        self.ensure_started(view)?;
+        self.close_items(&[])?;
         let mut response = match (&view.end, &self.response) {
             (None, Some(started)) => {
                 let mut response = started.clone();
@@ -282,7 +266,7 @@ impl EventWriter {
         end_response(&mut response, self.done.values(), view)?;
         let fields = json!({ "response": to_value(&response)? });
         let name = event_name(&response)?;
-        self.sender.send_synthetic(out, name, fields);
+        self.sender.send_synthetic(name, fields);
         Ok(())
     }
 }

@@ -123,9 +123,7 @@ impl StreamEvent {
                 Ok(vec![text])
             }
             EventClass::PartAdded | EventClass::PartDone => {
-                let Some(part) = self.document.child(PART)? else {
-                    return Ok(Vec::new());
-                };
+                let part = self.document.child(PART)?.unwrap_or_default();
                 let Some(field) = text_field(&part)? else {
                     return Ok(Vec::new());
                 };

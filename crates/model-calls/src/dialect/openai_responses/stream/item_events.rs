@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
@@ -37,7 +37,6 @@ pub fn edited_item(item: &Document, part: &Part) -> Result<Option<Document>> {
 /// events about its progress are omitted.
 pub fn send_edited(
     sender: &mut EventSender,
-    out: &mut BytesMut,
     events: &mut [StreamEvent],
     index: u64,
     edited: &Document,
@@ -73,7 +72,7 @@ pub fn send_edited(
                 Some(_) | None => continue,
             },
         }
-        sender.send(out, event, Some(index))?;
+        sender.send(event, Some(index))?;
     }
     Ok(())
 }
@@ -102,16 +101,11 @@ fn write_start(start: &mut Document, edited: &Document) {
 }
 
 /// Sends the events of an item that upstream sent in its last event only, or that is synthetic.
-pub fn send_complete(
-    sender: &mut EventSender,
-    out: &mut BytesMut,
-    index: u64,
-    item: &Document,
-) -> Result<()> {
+pub fn send_complete(sender: &mut EventSender, index: u64, item: &Document) -> Result<()> {
     for event in complete_events(index, item)? {
         let mut fields = event.place;
         insert(&mut fields, event.field, read_json::<Value>(&event.value)?);
-        sender.send_synthetic(out, &event.name, fields);
+        sender.send_synthetic(&event.name, fields);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Writes items: their beginnings, texts, ends, and items that arrive as a whole.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::dialect::{
     content_form::source_of,
@@ -32,25 +32,20 @@ impl EventWriter {
         index
     }
 
-    pub(super) fn begin_item(
-        &mut self,
-        out: &mut BytesMut,
-        event: &mut StreamEvent,
-        view: &ChunkView,
-    ) -> Result<()> {
+    pub(super) fn begin_item(&mut self, event: &mut StreamEvent, view: &ChunkView) -> Result<()> {
         let upstream = event.output_index()?.unwrap_or(0);
-        self.close_synthetic_items(out)?;
+        self.close_synthetic_items()?;
         let index = self.next_item(upstream);
         let mut item = OpenItem::new(index, Some(upstream), event.item()?)?;
         take_texts(&mut item, event, view)?;
         self.sender.is_changed |= item.write_copies(event)?;
-        self.sender.send(out, event, Some(index))?;
+        self.sender.send(event, Some(index))?;
         self.open.push(item);
         Ok(())
     }
 
     /// Writes an unedited piece that is like the latest one. Returns whether it is.
-    pub(super) fn write_alike(&mut self, out: &mut BytesMut, data: &Bytes, text: &str) -> bool {
+    pub(super) fn write_alike(&mut self, data: &Bytes, text: &str) -> bool {
         let Some(alike) = &self.alike else {
             return false;
         };
@@ -63,16 +58,11 @@ impl EventWriter {
             return false;
         };
         item.append(alike.slot, text, text);
-        self.sender.send_numbered(out, &alike.name, data, place);
+        self.sender.send_numbered(&alike.name, data, place);
         true
     }
 
-    pub(super) fn write_piece(
-        &mut self,
-        out: &mut BytesMut,
-        event: &mut StreamEvent,
-        view: &ChunkView,
-    ) -> Result<()> {
+    pub(super) fn write_piece(&mut self, event: &mut StreamEvent, view: &ChunkView) -> Result<()> {
         let is_thought = event.is_thought();
         let (mut text, mut other) = (String::new(), String::new());
         let mut is_removed = true;
@@ -110,18 +100,17 @@ impl EventWriter {
                     self.alike = WrittenPiece::new(event, index, slot);
                 }
                 if !(view.is_edited && text.is_empty()) {
-                    self.sender.send(out, event, Some(index))?;
+                    self.sender.send(event, Some(index))?;
                 }
             }
-            None => self.write_unopened_piece(out, event, &text, view)?,
+            None => self.write_unopened_piece(event, &text, view)?,
         }
-        self.write_text(out, &other, view)
+        self.write_text(&other, view)
     }
 
     /// Writes a piece of a text of which the agent has received no item.
     fn write_unopened_piece(
         &mut self,
-        out: &mut BytesMut,
         event: &mut StreamEvent,
         text: &str,
         view: &ChunkView,
@@ -133,58 +122,47 @@ impl EventWriter {
         }
         self.is_unindexed |= !is_indexed;
         if event.name == REFUSAL_DELTA {
-            return self.write_refusal_piece(out, text, view);
+            return self.write_refusal_piece(text, view);
         }
-        self.end_refusal(out)?;
-        self.write_text(out, text, view)
+        self.end_refusal()?;
+        self.write_text(text, view)
     }
 
     /// Writes an event that repeats texts.
-    pub(super) fn write_copy(
-        &mut self,
-        out: &mut BytesMut,
-        event: &mut StreamEvent,
-        view: &ChunkView,
-    ) -> Result<()> {
+    pub(super) fn write_copy(&mut self, event: &mut StreamEvent, view: &ChunkView) -> Result<()> {
         let upstream = event.output_index()?.unwrap_or(0);
         let is_it = |item: &OpenItem| item.upstream == Some(upstream);
         let Some(position) = self.open.iter().position(is_it) else {
-            return self.write_unopened(out, event, view, upstream);
+            return self.write_unopened(event, view, upstream);
         };
         let mut item = self.open.remove(position);
         if let Some((slot, text)) = take_texts(&mut item, event, view)? {
-            item.send_piece(&mut self.sender, out, slot, &text);
+            item.send_piece(&mut self.sender, slot, &text);
         }
         item.note(event)?;
         self.sender.is_changed |= item.write_copies(event)?;
         let kind = item.kind;
         if event.class == EventClass::ItemDone {
-            self.end_item(out, event, &item)?;
+            self.end_item(event, &item)?;
         } else {
-            self.sender.send(out, event, Some(item.index))?;
+            self.sender.send(event, Some(item.index))?;
             self.open.insert(position, item);
         }
-        self.write_texts_behind(out, kind, view)
+        self.write_texts_behind(kind, view)
     }
 
     /// Writes texts of messages that policies released with an event of reasoning.
-    fn write_texts_behind(
-        &mut self,
-        out: &mut BytesMut,
-        kind: OutputKind,
-        view: &ChunkView,
-    ) -> Result<()> {
+    fn write_texts_behind(&mut self, kind: OutputKind, view: &ChunkView) -> Result<()> {
         if kind != OutputKind::Reasoning {
             return Ok(());
         }
         let texts = view.parts.iter().filter_map(Part::plain_text);
-        self.write_text(out, &texts.collect::<String>(), view)
+        self.write_text(&texts.collect::<String>(), view)
     }
 
     /// Writes the end of a text or an item whose beginning the agent has not received.
     pub(super) fn write_unopened(
         &mut self,
-        out: &mut BytesMut,
         event: &mut StreamEvent,
         view: &ChunkView,
         upstream: u64,
@@ -199,40 +177,34 @@ impl EventWriter {
             let texts = view.parts.iter().filter_map(Part::plain_text);
             let text: String = texts.collect();
             return if known.iter().any(|complete| complete.is_refusal) {
-                self.write_refusal_piece(out, &text, view)
+                self.write_refusal_piece(&text, view)
             } else {
-                self.end_refusal(out)?;
-                self.write_text(out, &text, view)
+                self.end_refusal()?;
+                self.write_text(&text, view)
             };
         }
-        self.close_synthetic_items(out)?;
+        self.close_synthetic_items()?;
         let index = self.next_item(upstream);
         let mut item = OpenItem::new(index, Some(upstream), event.item()?)?;
         let released = take_texts(&mut item, event, view)?;
         self.sender.is_changed |= released.is_some();
         self.sender.is_changed |= item.write_copies(event)?;
-        self.end_item(out, event, &item)?;
-        self.write_texts_behind(out, item.kind, view)
+        self.end_item(event, &item)?;
+        self.write_texts_behind(item.kind, view)
     }
 
     /// Sends the end of an item.
-    fn end_item(
-        &mut self,
-        out: &mut BytesMut,
-        event: &mut StreamEvent,
-        item: &OpenItem,
-    ) -> Result<()> {
+    fn end_item(&mut self, event: &mut StreamEvent, item: &OpenItem) -> Result<()> {
         let edited = item.texts.iter().filter(|text| !text.is_unedited());
         self.edited
             .extend(edited.map(|text| (item.index, text.slot)));
         self.done.insert(item.index, event.item()?);
-        self.sender.send(out, event, Some(item.index))
+        self.sender.send(event, Some(item.index))
     }
 
     /// Writes an item that arrives as one chunk, or text in its place.
     pub(super) fn write_item(
         &mut self,
-        out: &mut BytesMut,
         events: &mut [StreamEvent],
         view: &ChunkView,
     ) -> Result<()> {
@@ -243,10 +215,10 @@ impl EventWriter {
         let mut is_sent = false;
         for part in &view.parts {
             if let Some(text) = part.plain_text() {
-                self.write_text(out, text, view)?;
+                self.write_text(text, view)?;
             } else if source_of(&part.document).is_some() && !is_sent {
                 is_sent = true;
-                self.close_synthetic_items(out)?;
+                self.close_synthetic_items()?;
                 let index = self.next_item(upstream);
                 let edited = if view.is_edited {
                     edited_item(&item, part)?
@@ -256,15 +228,15 @@ impl EventWriter {
                 let sender = &mut self.sender;
                 match &edited {
                     _ if !events_agree(events, &item)? => {
-                        send_complete(sender, out, index, edited.as_ref().unwrap_or(&item))?;
+                        send_complete(sender, index, edited.as_ref().unwrap_or(&item))?;
                     }
                     None => {
                         let mut events = events.iter_mut();
-                        events.try_for_each(|event| sender.send(out, event, Some(index)))?;
+                        events.try_for_each(|event| sender.send(event, Some(index)))?;
                     }
                     Some(edited) => {
                         sender.is_changed = true;
-                        send_edited(sender, out, events, index, edited)?;
+                        send_edited(sender, events, index, edited)?;
                     }
                 }
                 self.done
@@ -275,16 +247,11 @@ impl EventWriter {
         Ok(())
     }
 
-    pub(super) fn write_other(
-        &mut self,
-        out: &mut BytesMut,
-        event: &mut StreamEvent,
-        view: &ChunkView,
-    ) -> Result<()> {
+    pub(super) fn write_other(&mut self, event: &mut StreamEvent, view: &ChunkView) -> Result<()> {
         let texts = view.parts.iter().filter_map(Part::plain_text);
-        self.write_text(out, &texts.collect::<String>(), view)?;
+        self.write_text(&texts.collect::<String>(), view)?;
         let Some(upstream) = event.output_index()? else {
-            return self.sender.send(out, event, None);
+            return self.sender.send(event, None);
         };
         let index = self.indexes.get(&upstream).copied();
         let slot = event.slot()?;
@@ -292,7 +259,7 @@ impl EventWriter {
         let is_kept =
             |index: &u64| !event.name.contains("annotation") || self.is_unedited(*index, slot);
         if let Some(index) = index.filter(is_kept) {
-            return self.sender.send(out, event, Some(index));
+            return self.sender.send(event, Some(index));
         }
         self.sender.is_changed = true;
         Ok(())

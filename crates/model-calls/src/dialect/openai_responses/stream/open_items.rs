@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use crate::dialect::{
@@ -158,9 +157,8 @@ impl OpenItem {
     pub fn write_copies(&self, event: &mut StreamEvent) -> Result<bool> {
         match event.class {
             EventClass::ItemAdded | EventClass::ItemDone => {
-                event
-                    .document
-                    .edit_child(ITEM, |item| self.write_item(item))?;
+                let document = &mut event.document;
+                document.edit_child(ITEM, |item| self.write_item(item))?;
             }
             EventClass::TextDone(_) => {
                 let sent = self.sent(event.slot()?);
@@ -245,19 +243,13 @@ impl OpenItem {
     }
 
     /// Sends a piece of a text in a synthetic event.
-    pub fn send_piece(
-        &self,
-        sender: &mut EventSender,
-        out: &mut BytesMut,
-        slot: ItemSlot,
-        text: &str,
-    ) {
+    pub fn send_piece(&self, sender: &mut EventSender, slot: ItemSlot, text: &str) {
         let name = self.text(slot).map_or(TEXT_DELTA, |known| known.delta_name);
         let mut fields = self.fields(slot, "delta", &text.into());
         if name == TEXT_DELTA {
             insert(&mut fields, "logprobs", json!([]));
         }
-        sender.send_synthetic(out, name, fields);
+        sender.send_synthetic(name, fields);
     }
 
     /// Returns the fields of an event about a text of the item: its place, and another field.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::dialect::{
     document::integer,
     error::Result,
+    google::response::text_chunk::replace_at,
     openai_responses::stream::event::{OUTPUT_INDEX, SEQUENCE_NUMBER, StreamEvent},
     sse_event::write_named_event,
 };
@@ -17,18 +18,14 @@ use crate::dialect::{
 #[derive(Debug, Default)]
 pub struct EventSender {
     next: Option<u64>,
+    pub out: BytesMut,
     /// True if the agent has received anything else than upstream's events.
     pub is_changed: bool,
 }
 
 impl EventSender {
     /// Sends an event of upstream. It keeps its bytes if its numbers are right.
-    pub fn send(
-        &mut self,
-        out: &mut BytesMut,
-        event: &mut StreamEvent,
-        index: Option<u64>,
-    ) -> Result<()> {
+    pub fn send(&mut self, event: &mut StreamEvent, index: Option<u64>) -> Result<()> {
         if let Some(number) = integer(&event.document, SEQUENCE_NUMBER)? {
             let next = self.number(number);
             if next != number {
@@ -40,31 +37,23 @@ impl EventSender {
         {
             event.document.set(OUTPUT_INDEX, &json!(index))?;
         }
-        write_named_event(out, &event.name, &event.document.to_bytes());
+        write_named_event(&mut self.out, &event.name, &event.document.to_bytes());
         Ok(())
     }
 
     /// Sends an event with a sequence number at a known place.
-    pub fn send_numbered(
-        &mut self,
-        out: &mut BytesMut,
-        name: &str,
-        data: &Bytes,
-        place: Range<usize>,
-    ) {
+    pub fn send_numbered(&mut self, name: &str, data: &Bytes, place: Range<usize>) {
         let digits = data.get(place.clone()).unwrap_or_default();
         let number = std::str::from_utf8(digits).ok();
         let number = number.and_then(|digits| digits.parse().ok());
         let number: u64 = number.unwrap_or_default();
         let next = self.number(number);
         if next == number {
-            write_named_event(out, name, data);
+            write_named_event(&mut self.out, name, data);
             return;
         }
-        let before = data.get(..place.start).unwrap_or_default();
-        let behind = data.get(place.end..).unwrap_or_default();
-        let data = [before, next.to_string().as_bytes(), behind].concat();
-        write_named_event(out, name, &data);
+        let data = replace_at(data, &place, next.to_string().as_bytes());
+        write_named_event(&mut self.out, name, &data.unwrap_or_default());
     }
 
     /// Returns the number of the next event, which has this number upstream.
@@ -75,13 +64,13 @@ impl EventSender {
     }
 
     /// Sends a synthetic event.
-    pub fn send_synthetic(&mut self, out: &mut BytesMut, name: &str, fields: Value) {
+    pub fn send_synthetic(&mut self, name: &str, fields: Value) {
         self.is_changed = true;
         let next = self.number(0);
         let mut event = json!({ "type": name, "sequence_number": next });
         if let (Some(event), Value::Object(fields)) = (event.as_object_mut(), fields) {
             event.extend(fields);
         }
-        write_named_event(out, name, event.to_string().as_bytes());
+        write_named_event(&mut self.out, name, event.to_string().as_bytes());
     }
 }

@@ -27,7 +27,7 @@ fn text_event(event: &StreamEvent) -> Option<TextEvent> {
     }
     let others = [field(SEQUENCE_NUMBER), field(OBFUSCATION)];
     let others: Vec<Bytes> = others.into_iter().flatten().collect();
-    TextEvent::with_others(&document.original_bytes(), &field(DELTA)?, &others)
+    TextEvent::new(&document.original_bytes(), &field(DELTA)?, &others)
 }
 
 /// A piece that was read, and the chunk that was made of it.

@@ -1,6 +1,6 @@
 //! A text of no item: its events have no index. It is that of the first message of the last event.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::dialect::{
     content_form::{source_of, with_source},
@@ -49,15 +49,10 @@ impl EventWriter {
     }
 
     /// Writes the rest of the text of no item. The other items stay in the last event.
-    pub(super) fn write_unindexed_rest(
-        &mut self,
-        out: &mut BytesMut,
-        number: usize,
-        view: &ChunkView,
-    ) -> Result<()> {
+    pub(super) fn write_unindexed_rest(&mut self, number: usize, view: &ChunkView) -> Result<()> {
         let rest = view.parts.iter();
         let rest = rest.filter(|part| source_of(&part.document).is_none_or(|own| own == number));
-        self.write_parts(out, rest, view)
+        self.write_parts(rest, view)
     }
 
     /// Returns the items of the last event, with the text of no item as sent and what is left of the

@@ -74,7 +74,7 @@ impl EventWriter {
     /// # Errors
     ///
     /// Fails if an edit cannot be expressed in events.
-    fn write_chunk(&mut self, out: &mut BytesMut, wire: &[Bytes], view: ChunkView) -> Result<()> {
+    fn write_chunk(&mut self, wire: &[Bytes], view: ChunkView) -> Result<()> {
         let events = wire.iter().map(|data| StreamEvent::parse(data.clone()));
         let mut events: Vec<StreamEvent> = events.collect::<Result<_, _>>()?;
         let is_end =
@@ -84,57 +84,52 @@ impl EventWriter {
             event.class == EventClass::ItemDone && kind.is_ok_and(|kind| !kind.is_streamed())
         };
         match events.as_mut_slice() {
-            [] => self.write_synthetic(out, view),
+            [] => self.write_synthetic(view),
             [dropped @ .., event] if is_end(event) => {
                 self.sender.is_changed |= !dropped.is_empty();
                 write_labels(event, &view)?;
-                self.write_last(out, event.clone(), view)
+                self.write_last(event.clone(), view)
             }
             all if all.last().is_some_and(ends_item) && is_one_item(all)? => {
                 if let Some(last) = all.last_mut() {
                     write_labels(last, &view)?;
                 }
-                self.write_item(out, all, &view)
+                self.write_item(all, &view)
             }
-            [event] => self.write_event(out, event, &view),
-            [..] => self.write_synthetic(out, view),
+            [event] => self.write_event(event, &view),
+            [..] => self.write_synthetic(view),
         }
     }
 
-    fn write_event(
-        &mut self,
-        out: &mut BytesMut,
-        event: &mut StreamEvent,
-        view: &ChunkView,
-    ) -> Result<()> {
+    fn write_event(&mut self, event: &mut StreamEvent, view: &ChunkView) -> Result<()> {
         write_labels(event, view)?;
         match event.class {
-            EventClass::Created => self.start_response(out, event),
+            EventClass::Created => self.start_response(event),
             EventClass::Progress if self.is_continued => Ok(()),
-            EventClass::Progress => self.sender.send(out, event, None),
-            EventClass::ItemAdded => self.begin_item(out, event, view),
-            EventClass::Delta => self.write_piece(out, event, view),
+            EventClass::Progress => self.sender.send(event, None),
+            EventClass::ItemAdded => self.begin_item(event, view),
+            EventClass::Delta => self.write_piece(event, view),
             EventClass::TextDone(_)
             | EventClass::PartAdded
             | EventClass::PartDone
-            | EventClass::ItemDone => self.write_copy(out, event, view),
+            | EventClass::ItemDone => self.write_copy(event, view),
             EventClass::Ended | EventClass::Failed | EventClass::Other => {
-                self.write_other(out, event, view)
+                self.write_other(event, view)
             }
         }
     }
 
     /// Begins the stream, or continues it with the model's next response.
-    fn start_response(&mut self, out: &mut BytesMut, event: &mut StreamEvent) -> Result<()> {
+    fn start_response(&mut self, event: &mut StreamEvent) -> Result<()> {
         if self.response.is_none() {
             let response = event.document.child(RESPONSE)?.unwrap_or_default();
             self.ids = NewIds::of_response(&response)?;
             self.response = Some(response);
-            return self.sender.send(out, event, None);
+            return self.sender.send(event, None);
         }
         self.is_continued = true;
         self.sender.is_changed = true;
-        self.close_items(out, &[])?;
+        self.close_items(&[])?;
         self.indexes.clear();
         self.first_index = self.next_index;
         self.next_upstream = 0;
@@ -146,14 +141,14 @@ impl EventWriter {
 /// Synthetic texts: the beginning of a stream, messages, and ends of open items.
 impl EventWriter {
     /// Sends the beginning of a stream that upstream did not begin.
-    pub(super) fn ensure_started(&mut self, out: &mut BytesMut, view: &ChunkView) -> Result<()> {
+    pub(super) fn ensure_started(&mut self, view: &ChunkView) -> Result<()> {
         if self.response.is_some() {
             return Ok(());
         }
         let response = started(&new_envelope(view)?)?;
         for name in ["response.created", "response.in_progress"] {
             let fields = json!({ "response": to_value(&response)? });
-            self.sender.send_synthetic(out, name, fields);
+            self.sender.send_synthetic(name, fields);
         }
         self.ids = NewIds::of_response(&response)?;
         self.response = Some(response);
@@ -167,47 +162,37 @@ impl EventWriter {
     }
 
     /// Writes a synthetic text: into the open message, or into a new one.
-    pub(super) fn write_text(
-        &mut self,
-        out: &mut BytesMut,
-        text: &str,
-        view: &ChunkView,
-    ) -> Result<()> {
+    pub(super) fn write_text(&mut self, text: &str, view: &ChunkView) -> Result<()> {
         if text.is_empty() {
             return Ok(());
         }
-        self.ensure_started(out, view)?;
-        if self.append(out, OutputKind::Message, text) {
+        self.ensure_started(view)?;
+        if self.append(OutputKind::Message, text) {
             return Ok(());
         }
-        self.open_message(out, TEXT_DELTA)?;
-        self.append(out, OutputKind::Message, text);
+        self.open_message(TEXT_DELTA)?;
+        self.append(OutputKind::Message, text);
         Ok(())
     }
 
     /// Writes a piece of a refusal of the model: into the open message, or into a new one.
-    pub(super) fn write_refusal_piece(
-        &mut self,
-        out: &mut BytesMut,
-        text: &str,
-        view: &ChunkView,
-    ) -> Result<()> {
+    pub(super) fn write_refusal_piece(&mut self, text: &str, view: &ChunkView) -> Result<()> {
         if text.is_empty() {
             return Ok(());
         }
-        self.ensure_started(out, view)?;
+        self.ensure_started(view)?;
         if !self.is_in_refusal() {
-            self.close_synthetic_items(out)?;
-            self.open_message(out, REFUSAL_DELTA)?;
+            self.close_synthetic_items()?;
+            self.open_message(REFUSAL_DELTA)?;
         }
-        self.append(out, OutputKind::Message, text);
+        self.append(OutputKind::Message, text);
         Ok(())
     }
 
     /// Completes an open synthetic refusal, since the next text is not of it.
-    pub(super) fn end_refusal(&mut self, out: &mut BytesMut) -> Result<()> {
+    pub(super) fn end_refusal(&mut self) -> Result<()> {
         if self.is_in_refusal() {
-            self.close_synthetic_items(out)?;
+            self.close_synthetic_items()?;
         }
         Ok(())
     }
@@ -220,20 +205,15 @@ impl EventWriter {
     }
 
     /// Writes a refusal of the model as a message of its own.
-    pub(super) fn write_refusal(
-        &mut self,
-        out: &mut BytesMut,
-        text: &str,
-        view: &ChunkView,
-    ) -> Result<()> {
-        self.close_synthetic_items(out)?;
-        self.write_refusal_piece(out, text, view)?;
-        self.close_synthetic_items(out)
+    pub(super) fn write_refusal(&mut self, text: &str, view: &ChunkView) -> Result<()> {
+        self.close_synthetic_items()?;
+        self.write_refusal_piece(text, view)?;
+        self.close_synthetic_items()
     }
 
     /// Sends a text as the next piece of the open text of the latest item of a kind. Returns
     /// whether it did.
-    pub(super) fn append(&mut self, out: &mut BytesMut, kind: OutputKind, text: &str) -> bool {
+    pub(super) fn append(&mut self, kind: OutputKind, text: &str) -> bool {
         let open = self.open.iter_mut().rev().find_map(|item| {
             let last = item.texts.last().filter(|_| item.kind == kind)?;
             let slot = (last.progress == TextProgress::Open).then_some(last.slot)?;
@@ -243,12 +223,12 @@ impl EventWriter {
             return false;
         };
         item.append(slot, "", text);
-        item.send_piece(&mut self.sender, out, slot, text);
+        item.send_piece(&mut self.sender, slot, text);
         true
     }
 
     /// Opens a message whose text is sent in events of this type.
-    fn open_message(&mut self, out: &mut BytesMut, delta_name: &'static str) -> Result<()> {
+    fn open_message(&mut self, delta_name: &'static str) -> Result<()> {
         let start = json!({
             "id": self.ids.next("msg"),
             "type": "message",
@@ -260,7 +240,7 @@ impl EventWriter {
         let mut item = OpenItem::new(index, None, to_document(&start)?)?;
         let fields = json!({ "output_index": index, "item": start });
         self.sender
-            .send_synthetic(out, "response.output_item.added", fields);
+            .send_synthetic("response.output_item.added", fields);
         let slot = ItemSlot::Content(0);
         let part = item.text_mut(slot).map(|text| {
             text.delta_name = delta_name;
@@ -268,22 +248,22 @@ impl EventWriter {
         });
         let fields = item.fields(slot, "part", &part.unwrap_or_default());
         self.sender
-            .send_synthetic(out, "response.content_part.added", fields);
+            .send_synthetic("response.content_part.added", fields);
         self.open.push(item);
         Ok(())
     }
 
     /// Completes open synthetic messages.
-    pub(super) fn close_synthetic_items(&mut self, out: &mut BytesMut) -> Result<()> {
+    pub(super) fn close_synthetic_items(&mut self) -> Result<()> {
         let is_synthetic = |item: &mut OpenItem| item.upstream.is_none();
         let own: Vec<OpenItem> = self.open.extract_if(.., is_synthetic).collect();
         own.iter()
-            .try_for_each(|item| self.close_item(out, item, item.complete()?))
+            .try_for_each(|item| self.close_item(item, item.complete()?))
     }
 
     /// Completes all open items. `output` are those of the last event, if upstream sent it:
     /// they hold what no earlier event did.
-    pub(super) fn close_items(&mut self, out: &mut BytesMut, output: &[Document]) -> Result<()> {
+    pub(super) fn close_items(&mut self, output: &[Document]) -> Result<()> {
         let repeated = self.repeated_items(output)?.into_iter();
         let last = repeated.zip(output);
         let last: HashMap<u64, &Document> = last
@@ -294,45 +274,43 @@ impl EventWriter {
                 Some(last) => item.copy_of(last)?,
                 None => item.complete()?,
             };
-            self.close_item(out, &item, complete)?;
+            self.close_item(&item, complete)?;
         }
         Ok(())
     }
 
-    fn close_item(
-        &mut self,
-        out: &mut BytesMut,
-        item: &OpenItem,
-        complete: Document,
-    ) -> Result<()> {
+    fn close_item(&mut self, item: &OpenItem, complete: Document) -> Result<()> {
         for text in &item.texts {
             if text.progress == TextProgress::Open {
                 let fields = item.fields(text.slot, text.field(), &text.sent.as_str().into());
                 let name = text.delta_name.replace(".delta", ".done");
-                self.sender.send_synthetic(out, &name, fields);
+                self.sender.send_synthetic(&name, fields);
             }
             if text.progress != TextProgress::PartDone {
                 let fields = item.fields(text.slot, "part", &text.block());
-                self.sender
-                    .send_synthetic(out, text.part_done_name(), fields);
+                self.sender.send_synthetic(text.part_done_name(), fields);
             }
         }
         let fields = json!({ "output_index": item.index, "item": to_value(&complete)? });
         self.sender
-            .send_synthetic(out, "response.output_item.done", fields);
+            .send_synthetic("response.output_item.done", fields);
         self.done.insert(item.index, complete);
         Ok(())
     }
 }
 
 impl WriteChunks for EventWriter {
-    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<()> {
+    fn output(&mut self) -> &mut BytesMut {
+        &mut self.sender.out
+    }
+
+    fn write(&mut self, chunk: &ResponseDocument) -> Result<()> {
         let wire = chunk.original_events().unwrap_or_default();
         let Some(text) = chunk.unparsed_text() else {
-            return self.write_chunk(out, wire, ChunkView::of(chunk)?);
+            return self.write_chunk(wire, ChunkView::of(chunk)?);
         };
         if let ([data], false) = (wire, chunk.is_edited())
-            && self.write_alike(out, data, text)
+            && self.write_alike(data, text)
         {
             return Ok(());
         }
@@ -341,14 +319,14 @@ impl WriteChunks for EventWriter {
             is_edited: chunk.is_edited(),
             ..ChunkView::read(&form)?
         };
-        self.write_chunk(out, wire, view)
+        self.write_chunk(wire, view)
     }
 
-    fn write_end(&mut self, out: &mut BytesMut) -> Result<()> {
+    fn write_end(&mut self) -> Result<()> {
         let Ending { event, view } = self.ending.take().unwrap_or_default();
         match event {
-            Some(event) => self.write_upstream_end(out, event, &view),
-            None => self.write_synthetic_end(out, &view),
+            Some(event) => self.write_upstream_end(event, &view),
+            None => self.write_synthetic_end(&view),
         }
     }
 }

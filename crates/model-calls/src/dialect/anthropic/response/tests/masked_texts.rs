@@ -198,7 +198,7 @@ fn citations_that_wait_for_a_text_are_bounded() {
     let mut writer = MessageWriter::default();
     let mut chunks = read(&message(&[block], "end_turn")).into_iter();
 
-    let refused = chunks.position(|chunk| writer.write(&mut BytesMut::new(), &chunk).is_err());
+    let refused = chunks.position(|chunk| writer.write(&chunk).is_err());
 
     // Behind the starts of message and block.
     assert_eq!(refused, Some(2 + 3));

@@ -205,12 +205,11 @@ pub(super) fn chunks_of(data: &[Bytes]) -> Vec<ResponseDocument> {
 
 pub(super) fn written(chunks: &[ResponseDocument]) -> String {
     let mut writer = EventWriter::default();
-    let mut out = BytesMut::new();
     for chunk in chunks {
-        writer.write(&mut out, chunk).unwrap();
+        writer.write(chunk).unwrap();
     }
-    writer.write_end(&mut out).unwrap();
-    String::from_utf8(out.to_vec()).unwrap()
+    writer.write_end().unwrap();
+    String::from_utf8(writer.output().to_vec()).unwrap()
 }
 
 /// The text of the messages of a stream, and the items of its last event. Checks that the
