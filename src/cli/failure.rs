@@ -11,7 +11,7 @@ use crate::{
     observe::InvalidFilter,
     replay::ReplayError,
     server::ServerError,
-    state::{BuildError, SourceError},
+    state::{BuildError, RevisionError, SourceError},
     trial::TrialError,
 };
 
@@ -91,9 +91,10 @@ impl From<BuildError> for Failure {
     fn from(error: BuildError) -> Self {
         match error {
             BuildError::Config(error) | BuildError::Proof(error) => Self::BadConfig(error),
-            BuildError::Rollout { span, error } if error.is_invalid_config() => {
-                Self::BadConfig(Problem::at(&span, format!("rollout: {error}")).into())
-            }
+            BuildError::Rollout {
+                span,
+                error: error @ RevisionError::Unknown(_),
+            } => Self::BadConfig(Problem::at(&span, format!("rollout: {error}")).into()),
             error => Self::Failed(error.to_string()),
         }
     }
