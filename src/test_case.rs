@@ -155,6 +155,7 @@ impl CaseFile {
             Some(config) => refuse_config_keys(&document, &rest).and_then(|()| {
                 let directory = path.parent().unwrap_or(Path::new(""));
                 Config::load(&directory.join(config), overrides, registry)
+                    .map_err(|error| error.located_at(&document.span("/config")))
             }),
             None => Config::from_document(&document, rest, overrides, registry),
         };
