@@ -14,8 +14,7 @@ use crate::{
         service_arguments::{ServiceUrlParser, read_token},
     },
     error::ErrorReason,
-    error_chain::with_sources,
-    service_client::{client_builder, error_message, read_body},
+    service_client::{client_builder, error_message, read_body, root_cause},
 };
 
 /// Time for a request. The admin API ends its own within a minute.
@@ -101,15 +100,12 @@ impl AdminArgs {
         }
     }
 
-    /// Words an error and its causes, with the gateway's address but no credentials of its URL.
+    /// Returns the failure of a request, with the gateway's address but no credentials of its URL.
     fn unreachable(&self, error: reqwest::Error) -> Failure {
-        let error = error.without_url();
-        let (causes, gateway) = (
-            with_sources(&error),
-            self.url.origin().ascii_serialization(),
-        );
+        let gateway = self.url.origin().ascii_serialization();
+        let cause = root_cause(error);
         Failure::Unavailable(format!(
-            "the gateway at {gateway} cannot be reached: {causes}"
+            "the gateway at {gateway} cannot be reached: {cause}"
         ))
     }
 }
