@@ -6,7 +6,7 @@ use tokio::signal::unix::SignalKind;
 
 use super::output::print_error;
 use crate::{
-    bundle::ReplicaError,
+    bundle::{BundleCheckError, ReplicaError},
     config::{ConfigError, Problem},
     observe::InvalidFilter,
     replay::ReplayError,
@@ -80,6 +80,7 @@ macro_rules! from_errors {
 }
 
 from_errors! {
+    BundleCheckError::Config,
     TrialError::Build,
     ReplayError::Build,
     ReplicaError::Source,

@@ -46,11 +46,6 @@ impl AdminArgs {
         block_on(self.send(Method::POST, path, Some(("application/json", body))))
     }
 
-    /// Posts a config to a path, and returns the JSON of the response.
-    pub(in crate::cli) fn post_yaml(&self, path: &str, config: String) -> Result<Value, Failure> {
-        block_on(self.send(Method::POST, path, Some(("application/yaml", config))))
-    }
-
     /// Sends a request, whose body has a content type, and returns the JSON of the response.
     pub(in crate::cli) async fn send(
         &self,

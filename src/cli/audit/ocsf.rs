@@ -22,14 +22,14 @@ enum Severity {
     Medium = 3,
 }
 
-/// `action_id` and `disposition_id` of the security control profile.
+/// Disposition of the security control profile, with the numbers of `disposition_id`.
 #[derive(Debug, Clone, Copy)]
 enum Disposition {
-    Allowed,
-    Blocked,
-    Corrected,
-    Detected,
-    Rejected,
+    Allowed = 1,
+    Blocked = 2,
+    Corrected = 11,
+    Detected = 15,
+    Rejected = 25,
 }
 
 /// Converts the records of a log, in their order.
@@ -64,18 +64,6 @@ impl OcsfExport {
             _ => None,
         };
         event.map(without_empty)
-    }
-}
-
-impl Disposition {
-    const fn ids(self) -> (u8, u8) {
-        match self {
-            Self::Allowed => (1, 1),
-            Self::Blocked => (2, 2),
-            Self::Corrected => (1, 11),
-            Self::Detected => (1, 15),
-            Self::Rejected => (2, 25),
-        }
     }
 }
 
@@ -172,7 +160,7 @@ fn base(
     disposition: Disposition,
 ) -> Value {
     let (class, category, activity) = class;
-    let (action, disposition) = disposition.ids();
+    let is_denied = matches!(disposition, Disposition::Blocked | Disposition::Rejected);
     json!({
         "class_uid": class,
         "category_uid": category,
@@ -181,8 +169,8 @@ fn base(
         "time": time(line),
         "severity_id": severity as u8,
         "severity": format!("{severity:?}"),
-        "action_id": action,
-        "disposition_id": disposition,
+        "action_id": if is_denied { 2 } else { 1 },
+        "disposition_id": disposition as u8,
         "metadata": {
             "version": SCHEMA_VERSION,
             "product": {
