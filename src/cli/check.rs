@@ -169,10 +169,8 @@ fn print_hosted_tools(config: &Config) {
         return;
     }
     for field in dialect::FIELDS {
-        let is_configured = config
-            .upstreams
-            .iter()
-            .any(|(upstream, _)| upstream == field.api.upstream());
+        let mut upstreams = config.upstreams.iter();
+        let is_configured = upstreams.any(|(upstream, _)| upstream == field.api.upstream());
         if field.kind == RequestField::HostedTool && is_configured {
             print_error(&format!("note: `{}` {}", field.name, field.why()));
         }

@@ -145,13 +145,14 @@ impl BuildArgs {
             Some(created) => created,
             None => default_time()?,
         };
-        let requires = self.requires.map_or_else(this_version, Ok)?;
+        let this_version = concat!(">=", env!("CARGO_PKG_VERSION")).parse::<Requirement>();
+        let requires = self.requires.map_or(this_version, Ok);
         let mut manifest = Manifest {
             revision: "none".parse().map_err(Failure::Failed)?,
             created,
             parent,
             allows_parent: self.allow_parent,
-            requires,
+            requires: requires.map_err(Failure::Failed)?,
             files: BTreeMap::new(),
             executable: Vec::new(),
         };
@@ -245,9 +246,4 @@ fn capabilities(text: &str) -> Result<BTreeSet<BundleCapability>, String> {
         found.ok_or_else(|| format!("`{name}` is not one of `commands`, `http` and `secrets`"))
     });
     parsed.collect()
-}
-
-fn this_version() -> Result<Requirement, Failure> {
-    let requirement = format!(">={}", env!("CARGO_PKG_VERSION"));
-    requirement.parse().map_err(Failure::Failed)
 }
