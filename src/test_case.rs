@@ -140,7 +140,8 @@ impl CaseFile {
         overrides: &Overrides,
         registry: &Registry,
     ) -> Result<Self, ConfigError> {
-        let document = parse_file(path)?;
+        let text = regular_file::read_text_or_pipe(path, MAX_FILE_BYTES, PIPE_TIMEOUT);
+        let document = parse_text(path, text)?;
         let mut rest = document.value();
         let mut own = Map::new();
         for key in ["config", "cases"] {
@@ -155,6 +156,7 @@ impl CaseFile {
             Some(config) => refuse_config_keys(&document, &rest).and_then(|()| {
                 let directory = path.parent().unwrap_or(Path::new(""));
                 Config::load(&directory.join(config), overrides, registry)
+                    .map_err(|error| error.located_at(&document.span("/config")))
             }),
             None => Config::from_document(&document, rest, overrides, registry),
         };
@@ -189,11 +191,6 @@ pub fn read_file(
     let mut own: Map<_, _> = serde_json::from_value(document.value()).unwrap_or_default();
     own.retain(|key, _| key == "cases");
     read_cases(&document, own, registry).map_err(ConfigError::from)
-}
-
-fn parse_file(path: &Path) -> Result<SpannedYaml, Problem> {
-    let text = regular_file::read_text_or_pipe(path, MAX_FILE_BYTES, PIPE_TIMEOUT);
-    parse_text(path, text)
 }
 
 fn parse_text(path: &Path, text: io::Result<String>) -> Result<SpannedYaml, Problem> {

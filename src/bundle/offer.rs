@@ -3,7 +3,7 @@
 use policy_bundle::{Bundle, BundleError, Manifest, Requirement, Revision};
 use thiserror::Error;
 
-use super::{check::BundleCheckError, store::BundleStoreError};
+use super::store::BundleStoreError;
 use crate::{config::BundleOrigin, state::ReloadError};
 
 /// Reason why a bundle is not used.
@@ -30,10 +30,7 @@ pub enum OfferRefusal {
     /// The bundle cannot be stored.
     #[error(transparent)]
     Store(#[from] BundleStoreError),
-    /// Its tests or settings have problems.
-    #[error(transparent)]
-    Check(#[from] BundleCheckError),
-    /// The config with the bundle is refused.
+    /// The config with the bundle is refused, or its tests fail.
     #[error(transparent)]
     Reload(#[from] ReloadError),
 }

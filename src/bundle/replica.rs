@@ -290,7 +290,7 @@ async fn checked_config(
     run_tests(&config, handler).await.map_err(|error| {
         let names = config.layers.iter().map(|layer| layer.name.as_str());
         let names = names.collect::<Vec<_>>().join("`, `");
-        ReplicaError::Refused(names, Box::new(error.into()))
+        ReplicaError::Refused(names, Box::new(ReloadError::from(error).into()))
     })?;
     Ok(config)
 }

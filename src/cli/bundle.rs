@@ -12,7 +12,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
-use policy_bundle::{KeyError, PublicKey, SigningKey};
+use policy_bundle::{PublicKey, SigningKey};
 
 use self::{
     build::BuildArgs,
@@ -55,7 +55,7 @@ enum BundleCommand {
         /// Path of the bundle
         bundle: PathBuf,
         /// Public key that may have signed it; can be repeated
-        #[arg(long, value_name = "KEY", required = true, value_parser = public_key)]
+        #[arg(long, value_name = "KEY", required = true)]
         key: Vec<PublicKey>,
     },
     /// Generate a key, write it to a file with mode 600, and print its public key
@@ -123,8 +123,4 @@ fn generate_key(path: &Path) -> Result<(), Failure> {
 fn read_key(path: &Path) -> Result<SigningKey, Failure> {
     let pem = fs::read_to_string(path).map_err(|error| Failure::at(path, error))?;
     SigningKey::from_pem(&pem).map_err(|error| Failure::at(path, error))
-}
-
-fn public_key(text: &str) -> Result<PublicKey, String> {
-    text.parse().map_err(|error: KeyError| error.to_string())
 }

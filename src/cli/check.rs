@@ -20,7 +20,7 @@ use crate::{
     policy,
     proof::GuardStatus,
     protocol::{self, ToolFamily, ToolNameOverride, ToolNames},
-    state::{AppResources, BuildError, ConfigSource, Snapshot, end_tasks},
+    state::{AppResources, BuildError, ConfigSource, RevisionError, Snapshot, end_tasks},
 };
 
 /// Command-line arguments of `check`.
@@ -48,11 +48,9 @@ impl CheckArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let file = self.config.unwrap_or(self.file);
         let config = Config::load(&file, &Overrides::default(), &hook::registry())?;
-        print_warnings(&config);
-        print_policy_notes(&config);
+        print_notes(&config);
         print_hosted_tools(&config);
         print_token_bounds(&config);
-        print_unproven_guards(&config);
         print_shadow_problems(&config);
         if self.tool_names || maps_tool_names(&config) {
             print_tool_names(&hook::tool_names(&config))?;
@@ -66,11 +64,17 @@ impl CheckArgs {
             if let (Some(source), Some(snapshot)) = (source, snapshots.first()) {
                 match snapshot.build_candidate(&source, &resources) {
                     // The gateway may keep its revisions on another machine.
-                    Err(BuildError::Rollout { span, error }) if error.is_unknown_version() => {
+                    Err(BuildError::Rollout {
+                        span,
+                        error: error @ RevisionError::Unknown(_),
+                    }) => {
                         print_error(&format!("warning: {span}: rollout: {error}"));
                     }
                     candidate => snapshots.extend(candidate?),
                 }
+            }
+            for candidate in snapshots.iter().skip(1) {
+                print_notes(&candidate.config);
             }
             if self.prove {
                 prove(snapshots, &resources).await?;
@@ -96,11 +100,13 @@ fn rollout_source(file: &Path, config: &Config) -> Result<Option<ConfigSource>, 
     Ok(Some(source))
 }
 
-/// Prints warnings about settings that are valid but probably not intended.
-fn print_warnings(config: &Config) {
+/// Prints the warnings about a config, the limits of its policies and its guards without a proof.
+fn print_notes(config: &Config) {
     for warning in hook::warnings(config) {
         print_error(&format!("warning: {warning}"));
     }
+    print_policy_notes(config);
+    print_unproven_guards(config);
 }
 
 /// Returns whether hooks of several agents' families match tools, or the config names tools.
@@ -163,10 +169,8 @@ fn print_hosted_tools(config: &Config) {
         return;
     }
     for field in dialect::FIELDS {
-        let is_configured = config
-            .upstreams
-            .iter()
-            .any(|(upstream, _)| upstream == field.api.upstream());
+        let mut upstreams = config.upstreams.iter();
+        let is_configured = upstreams.any(|(upstream, _)| upstream == field.api.upstream());
         if field.kind == RequestField::HostedTool && is_configured {
             print_error(&format!("note: `{}` {}", field.name, field.why()));
         }

@@ -31,9 +31,8 @@ impl CoverageArgs {
             return Ok(print(&format!("{:#}", serde_json::json!(all)))?);
         }
         let width = all.iter().map(|method| method.name.len()).max();
-        let lines = all
-            .iter()
-            .map(|method| line(method, width.unwrap_or_default()));
+        let width = width.unwrap_or_default();
+        let lines = all.iter().map(|method| line(method, width));
         let rest = "refused      anything else".to_owned();
         let lines: Vec<String> = lines.chain([rest]).collect();
         Ok(print(&lines.join("\n"))?)

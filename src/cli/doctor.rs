@@ -96,7 +96,12 @@ impl DoctorArgs {
 fn this_machine(project: Option<PathBuf>) -> Result<Machine, Failure> {
     let project = match project {
         Some(project) => {
-            fs::canonicalize(&project).map_err(|error| Failure::at(&project, error))?
+            let folder = fs::canonicalize(&project);
+            let folder = folder.map_err(|error| Failure::at(&project, error))?;
+            if !folder.is_dir() {
+                return Err(Failure::at(&project, "it is not a directory"));
+            }
+            folder
         }
         None => env::current_dir()?,
     };

@@ -121,11 +121,8 @@ impl ExplainPrinter<'_> {
             }
         }
         let reason = reason_suffix(report.reason.as_ref());
-        lines.extend(
-            report
-                .verdict
-                .map(|verdict| format!("verdict: {verdict}{reason}")),
-        );
+        let verdict = report.verdict;
+        lines.extend(verdict.map(|verdict| format!("verdict: {verdict}{reason}")));
         lines
     }
 

@@ -6,12 +6,12 @@ use tokio::signal::unix::SignalKind;
 
 use super::output::print_error;
 use crate::{
-    bundle::ReplicaError,
+    bundle::{BundleCheckError, ReplicaError},
     config::{ConfigError, Problem},
     observe::InvalidFilter,
     replay::ReplayError,
     server::ServerError,
-    state::{BuildError, SourceError},
+    state::{BuildError, RevisionError, SourceError},
     trial::TrialError,
 };
 
@@ -80,6 +80,7 @@ macro_rules! from_errors {
 }
 
 from_errors! {
+    BundleCheckError::Config,
     TrialError::Build,
     ReplayError::Build,
     ReplicaError::Source,
@@ -91,9 +92,10 @@ impl From<BuildError> for Failure {
     fn from(error: BuildError) -> Self {
         match error {
             BuildError::Config(error) | BuildError::Proof(error) => Self::BadConfig(error),
-            BuildError::Rollout { span, error } if error.is_invalid_config() => {
-                Self::BadConfig(Problem::at(&span, format!("rollout: {error}")).into())
-            }
+            BuildError::Rollout {
+                span,
+                error: error @ RevisionError::Unknown(_),
+            } => Self::BadConfig(Problem::at(&span, format!("rollout: {error}")).into()),
             error => Self::Failed(error.to_string()),
         }
     }

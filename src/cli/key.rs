@@ -32,9 +32,6 @@ impl KeyArgs {
 }
 
 fn caller_name(text: &str) -> Result<String, String> {
-    if is_caller_name(text) {
-        Ok(text.to_owned())
-    } else {
-        Err(CALLER_NAME.to_owned())
-    }
+    let name = is_caller_name(text).then(|| text.to_owned());
+    name.ok_or_else(|| CALLER_NAME.to_owned())
 }

@@ -169,11 +169,8 @@ fn summary(exchange: &RecordedExchange) -> String {
         format!(" session={}#{}", session.id, session.place)
     });
     let status = exchange.answer.as_ref().map_or(0, |answer| answer.status);
-    let denied: String = exchange
-        .events
-        .iter()
-        .map(|event| denials(exchange, event))
-        .collect();
+    let events = exchange.events.iter();
+    let denied: String = events.map(|event| denials(exchange, event)).collect();
     let line = format!(
         "{} {} {} {} {} {} status={status} rounds={} {}ms caller={}{session}{denied}",
         exchange.time,

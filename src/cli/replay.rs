@@ -1,7 +1,7 @@
 //! `hookgate replay`: replays recorded calls under another config.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, IsTerminal, Read, Write},
     path::{Path, PathBuf},
     sync::Arc,
@@ -73,7 +73,8 @@ impl ReplayArgs {
         let (format, condition) = (self.format, self.fail_on.clone());
         let replay = until_signal(Box::pin(self.replay()));
         let report = runtime::run(&mut Builder::new_multi_thread(), replay);
-        let report = report.inspect_err(|_| show_progress(""))?;
+        show_progress("");
+        let report = report?;
         for part in &report.damaged.parts {
             print_error(&format!("damaged: {part}"));
         }
@@ -110,10 +111,7 @@ impl ReplayArgs {
         let progress = Arc::<Progress>::default();
         let replayed = Box::pin(replay(configs, recording, Arc::clone(&progress)));
         tokio::select! {
-            report = replayed => {
-                show_progress("");
-                Ok(report?)
-            }
+            report = replayed => Ok(report?),
             () = report_progress(&progress) => Err(Failure::Failed("no progress".to_owned())),
         }
     }
@@ -128,8 +126,13 @@ pub(super) fn load(file: &Path) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Returns whether a file is a decision log: JSON lines without compression.
+/// Returns whether a file is a decision log: JSON lines without compression. A pipe, which is not
+/// read twice, is no recording.
 fn is_decision_log(path: &Path) -> bool {
+    let is_pipe = |file: fs::Metadata| !file.is_file() && !file.is_dir();
+    if fs::metadata(path).is_ok_and(is_pipe) {
+        return true;
+    }
     let mut first = [0];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
     read.is_ok() && first == *b"{"

@@ -86,11 +86,8 @@ fn report(number: usize, case: &TestCase, mismatches: &[String]) -> String {
         format!("  at: {}", json!(case.span.to_string())),
         "  differs:".to_owned(),
     ];
-    lines.extend(
-        mismatches
-            .iter()
-            .map(|mismatch| format!("    - {}", json!(mismatch))),
-    );
+    let mismatches = mismatches.iter();
+    lines.extend(mismatches.map(|mismatch| format!("    - {}", json!(mismatch))));
     lines.push("  ...".to_owned());
     lines.join("\n")
 }

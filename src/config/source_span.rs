@@ -61,6 +61,15 @@ impl ConfigError {
         }
         Err(problems.into())
     }
+
+    /// The same error, whose problems without a position have this one.
+    #[must_use]
+    pub(crate) fn located_at(mut self, span: &SourceSpan) -> Self {
+        for problem in &mut self.problems {
+            problem.span.get_or_insert_with(|| span.clone());
+        }
+        self
+    }
 }
 
 impl SourceSpan {

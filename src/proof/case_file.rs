@@ -23,11 +23,8 @@ pub(super) fn read(
     let cases = match test_case::read_file(path, text, &hook::registry()) {
         Ok(cases) => cases,
         Err(error) => {
-            let located = error.problems.into_iter().map(|problem| Problem {
-                span: problem.span.or_else(|| Some(span.clone())),
-                ..problem
-            });
-            return located.map(Err).collect();
+            let problems = error.located_at(span).problems.into_iter();
+            return problems.map(Err).collect();
         }
     };
     let cases = cases.into_iter();

@@ -201,10 +201,7 @@ impl ConfigSource {
         let (state, _) = self.state_and_store()?;
         let directory = state.files.first().and_then(|file| file.parent());
         let path = directory.unwrap_or(Path::new("")).join(to);
-        self.load(ConfigInput::Other(&path)).map_err(|source| {
-            let version = to.to_owned();
-            SourceError::Stored { version, source }
-        })
+        Ok(self.load(ConfigInput::Other(&path))?)
     }
 
     /// Returns whether an operator took a version into use, and the config file has not changed

@@ -11,17 +11,18 @@ use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use super::{
-    config_source::ConfigSource,
+    config_source::{ConfigSource, SourceError},
     resources::AppResources,
     revision_store::RevisionError,
-    revisions::ReloadCause,
+    revisions::{ReloadCause, log_warnings},
     rollout_progress::{RolloutArm, RolloutChange, RolloutProgress, RolloutStatus},
     rollout_sink::RolloutReporter,
     snapshot::{BuildError, Snapshot},
 };
 use crate::{
     audit_log::PromotionRecord,
-    config::{Config, ConfigError, Problem, RolloutUnit},
+    config::{Config, ConfigError, Problem, RolloutUnit, SourceSpan},
+    hook,
     proof::GuardStatus,
 };
 
@@ -69,6 +70,13 @@ impl Snapshot {
     /// Returns this snapshot, and that of the config that is rolled out.
     pub fn arms(&self) -> impl Iterator<Item = &Self> {
         [Some(self), self.active_candidate()].into_iter().flatten()
+    }
+
+    /// Returns the warnings about this config and about the one that is rolled out.
+    pub fn warnings(&self) -> Vec<Problem> {
+        self.arms()
+            .flat_map(|snapshot| hook::warnings(&snapshot.config))
+            .collect()
     }
 
     /// Returns the result of each guard's last proof: those of this config, and of the one that is
@@ -131,6 +139,7 @@ impl Snapshot {
             && !source.is_promoted(&snapshot.config.version)
             && let Some(candidate) = snapshot.build_candidate(source, resources)?
         {
+            log_warnings(&candidate.config);
             candidate.prove(resources).await?;
             snapshot.add_candidate(candidate, source, resources, previous);
         }
@@ -155,10 +164,7 @@ impl Snapshot {
             return Ok(None);
         };
         let config = source.read_candidate(&settings.to);
-        let config = config.map_err(|error| BuildError::Rollout {
-            span: current.rollout_span.clone(),
-            error,
-        })?;
+        let config = config.map_err(|error| candidate_error(&current.rollout_span, error))?;
         if config.version == current.version {
             tracing::warn!("the config of the rollout is in use");
             return Ok(None);
@@ -267,4 +273,26 @@ impl Snapshot {
             reporter.report(RolloutChange::Step(share));
         }
     }
+}
+
+/// Returns the error of a config that cannot be rolled out. Its problems keep their positions;
+/// those without one get that of the setting.
+fn candidate_error(span: &SourceSpan, error: SourceError) -> BuildError {
+    let (prefix, error) = match error {
+        SourceError::File(error) | SourceError::FileOfBundles(error) => {
+            ("rollout".to_owned(), error)
+        }
+        SourceError::Stored { version, source } => {
+            (format!("rollout: revision `{version}`"), source)
+        }
+        SourceError::Revision(error) => {
+            let span = span.clone();
+            return BuildError::Rollout { span, error };
+        }
+    };
+    let mut error = error.located_at(span);
+    for problem in &mut error.problems {
+        problem.message = format!("{prefix}: {}", problem.message);
+    }
+    error.into()
 }

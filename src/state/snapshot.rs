@@ -8,9 +8,9 @@ use thiserror::Error;
 
 pub use self::shared_state::SharedState;
 use super::{
-    config_source::SourceError, live_trace::LiveTrace, method_policy::hook_coverage,
-    recordings::Recordings, resources::AppResources, revision_store::RevisionError,
-    rollout_sink::RolloutReporter, upstreams::Upstreams,
+    live_trace::LiveTrace, method_policy::hook_coverage, recordings::Recordings,
+    resources::AppResources, revision_store::RevisionError, rollout_sink::RolloutReporter,
+    upstreams::Upstreams,
 };
 use crate::{
     audit_log::{AuditError, AuditLog},
@@ -84,14 +84,14 @@ pub enum BuildError {
     /// The revision of the config cannot be stored.
     #[error(transparent)]
     Revision(#[from] RevisionError),
-    /// There is no config to roll out.
+    /// The revision that is rolled out cannot be read.
     #[error("{span}: rollout: {error}")]
     Rollout {
         /// Position of the setting.
         span: SourceSpan,
         /// Reason why it cannot be read.
         #[source]
-        error: SourceError,
+        error: RevisionError,
     },
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use http::{HeaderMap, HeaderName, HeaderValue, uri::PathAndQuery};
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::{Map, Value};
+use strict_json::Names;
 
 use super::{
     case_api::model_path,
@@ -83,6 +84,8 @@ impl AgentAction {
     /// Returns the reason why the text is no action.
     pub fn from_json(text: &str, model: &str) -> Result<Self, serde_json::Error> {
         let fields: Map<String, Value> = serde_json::from_str(text)?;
+        // The gateway refuses duplicate keys, of which the map has the last one.
+        strict_json::check(text.as_bytes(), Names::Free).map_err(Error::custom)?;
         if fields.contains_key("hook_event_name") {
             return Ok(Self::Report(SimulatedReport {
                 event: fields,

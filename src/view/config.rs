@@ -10,7 +10,6 @@ use utoipa::ToSchema;
 use crate::{
     config::Config,
     error::{ApiError, ErrorReason},
-    hook,
     state::{ActiveRevision, App, ReloadError, Snapshot},
     timestamp::rfc3339,
 };
@@ -185,7 +184,7 @@ pub fn current(app: &App) -> ConfigView {
             problems: problems.lines().map(str::to_owned).collect(),
         }
     });
-    let warnings = hook::warnings(&snapshot.config).into_iter();
+    let warnings = snapshot.warnings().into_iter();
     // A promoted revision may be in use instead of the file.
     let promoted = app.active_revision();
     let promoted = promoted.filter(|active| active.file != active.revision);

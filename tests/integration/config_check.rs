@@ -465,6 +465,23 @@ fn keys_of_callers_that_are_never_sent_are_warnings() {
 }
 
 #[test]
+fn each_upstream_without_a_key_for_callers_is_a_warning() {
+    let apis = ["gemini", "anthropic", "openai"];
+    let upstreams = apis.map(|api| format!("{api}: {{ url: https://a.example }}"));
+    let (code, _, stderr) = check(&format!(
+        "upstreams: {{ {} }}\nauth: {{ keys: [{{ name: a, sha256: {} }}] }}\n",
+        upstreams.join(", "),
+        "a".repeat(64)
+    ));
+
+    assert_eq!(code, 0, "{stderr}");
+    for api in apis {
+        let warning = format!("`upstreams.{api}` has no key");
+        assert!(stderr.contains(&warning), "{stderr}");
+    }
+}
+
+#[test]
 fn characters_that_are_invisible_are_printed_as_escapes() {
     let (code, stdout, stderr) = check(
         "upstreams: { gemini: { url: http://a } }\n\"\\e[31ma\\nb\u{202e}c\": 1\nlisten: \"\\u061c\"\n",

@@ -99,10 +99,8 @@ cases:
 
 #[test]
 fn callers_with_tokens_authenticate_by_name() {
-    // The public key of RFC 8037, appendix A.
-    let jwks = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
     let config = "upstreams: { gemini: { url: \"https://example.org\" } }
-auth: { jwt: { issuer: i, audience: a, jwks: { file: jwks.json }, models: [gemini-2.5-flash] } }
+auth: { jwt: { issuer: i, audience: a, jwks: { file: missing.json }, models: [gemini-2.5-flash] } }
 policies: [{ policy: prompt_guard, deny: [aurora], when: 'caller.name == \"jwt:alice\"' }]
 ";
     let request = "request: { contents: [{ role: user, parts: [{ text: aurora }] }] }";
@@ -125,7 +123,6 @@ cases:
     .to_string();
     let files = [
         ("c.yaml", config),
-        ("jwks.json", jwks),
         ("cases.yaml", &*cases),
         ("action.json", &*action),
     ];
@@ -279,6 +276,17 @@ cases:
     b.yaml:11:71: `answer`: no model answers on this path
     `c.yaml` cannot be read: No such file or directory (os error 2)
     ");
+}
+
+#[test]
+fn a_missing_config_is_reported_with_the_position_of_its_name() {
+    let (code, _, stderr) = test(&format!(
+        "config: missing.yaml\ncases: [{{ name: a, request: {HELLO}, expect: {{ verdict: deny }} }}]\n"
+    ));
+
+    assert_eq!(code, 78, "{stderr}");
+    let problem = "cases.yaml:1:9: `missing.yaml` cannot be read: ";
+    assert!(stderr.starts_with(problem), "{stderr}");
 }
 
 #[test]

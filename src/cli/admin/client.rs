@@ -14,8 +14,7 @@ use crate::{
         service_arguments::{ServiceUrlParser, read_token},
     },
     error::ErrorReason,
-    error_chain::with_sources,
-    service_client::{client_builder, error_message, read_body},
+    service_client::{client_builder, error_message, read_body, root_cause},
 };
 
 /// Time for a request. The admin API ends its own within a minute.
@@ -45,11 +44,6 @@ impl AdminArgs {
     pub(in crate::cli) fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         let body = body.to_string();
         block_on(self.send(Method::POST, path, Some(("application/json", body))))
-    }
-
-    /// Posts a config to a path, and returns the JSON of the response.
-    pub(in crate::cli) fn post_yaml(&self, path: &str, config: String) -> Result<Value, Failure> {
-        block_on(self.send(Method::POST, path, Some(("application/yaml", config))))
     }
 
     /// Sends a request, whose body has a content type, and returns the JSON of the response.
@@ -101,15 +95,12 @@ impl AdminArgs {
         }
     }
 
-    /// Words an error and its causes, with the gateway's address but no credentials of its URL.
+    /// Returns the failure of a request, with the gateway's address but no credentials of its URL.
     fn unreachable(&self, error: reqwest::Error) -> Failure {
-        let error = error.without_url();
-        let (causes, gateway) = (
-            with_sources(&error),
-            self.url.origin().ascii_serialization(),
-        );
+        let gateway = self.url.origin().ascii_serialization();
+        let cause = root_cause(error);
         Failure::Unavailable(format!(
-            "the gateway at {gateway} cannot be reached: {causes}"
+            "the gateway at {gateway} cannot be reached: {cause}"
         ))
     }
 }

@@ -68,13 +68,9 @@ struct StatusArgs {
 /// Parses the first digits of a revision. They must be enough to name only one.
 fn parse_revision(text: &str) -> Result<String, String> {
     let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if is_hex && text.len() >= MIN_REVISION_DIGITS {
-        Ok(text.to_ascii_lowercase())
-    } else {
-        Err(format!(
-            "must have at least {MIN_REVISION_DIGITS} hexadecimal digits"
-        ))
-    }
+    let is_revision = is_hex && text.len() >= MIN_REVISION_DIGITS;
+    let revision = is_revision.then(|| text.to_ascii_lowercase());
+    revision.ok_or_else(|| format!("must have at least {MIN_REVISION_DIGITS} hexadecimal digits"))
 }
 
 impl FleetArgs {

@@ -69,7 +69,8 @@ impl ShadowArgs {
             .append_pair("hooks", &self.hooks)
             .finish();
         let path = format!("/shadow?{query}");
-        let started = self.admin.post_yaml(&path, config)?;
+        let body = Some(("application/yaml", config));
+        let started = block_on(self.admin.send(Method::POST, &path, body))?;
         let status = self.watch(&started)?;
         let report = status.get("report").cloned().unwrap_or_default();
         let report: ReplayReport = serde_json::from_value(report).map_err(|error| {

@@ -2,8 +2,6 @@
 
 use serde_json::{Map, Value, json};
 
-use super::ocsf::is_refused;
-
 const SCHEMA_VERSION: &str = "8.17.0";
 
 const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
@@ -106,6 +104,12 @@ fn outcome(line: &Value, kind: &str) -> &'static str {
         ("rejected" | "outcome", _) => "failure",
         _ => "unknown",
     }
+}
+
+/// Returns whether a record is the outcome of a call that hookgate refused with an error: no
+/// request went upstream.
+pub(super) fn is_refused(line: &Value) -> bool {
+    line["action"] == "error" && line["rounds"] == 0
 }
 
 /// Returns the name of the hook or policy that denied an event.

@@ -7,6 +7,8 @@ use jiff::Timestamp;
 use lru::LruCache;
 use serde_json::{Value, json};
 
+use super::ecs::{denying_rule, is_refused};
+
 const SCHEMA_VERSION: &str = "1.3.0";
 
 /// Calls in flight whose operation is known.
@@ -20,14 +22,14 @@ enum Severity {
     Medium = 3,
 }
 
-/// `action_id` and `disposition_id` of the security control profile.
+/// Disposition of the security control profile, with the numbers of `disposition_id`.
 #[derive(Debug, Clone, Copy)]
 enum Disposition {
-    Allowed,
-    Blocked,
-    Corrected,
-    Detected,
-    Rejected,
+    Allowed = 1,
+    Blocked = 2,
+    Corrected = 11,
+    Detected = 15,
+    Rejected = 25,
 }
 
 /// Converts the records of a log, in their order.
@@ -65,24 +67,6 @@ impl OcsfExport {
     }
 }
 
-impl Disposition {
-    const fn ids(self) -> (u8, u8) {
-        match self {
-            Self::Allowed => (1, 1),
-            Self::Blocked => (2, 2),
-            Self::Corrected => (1, 11),
-            Self::Detected => (1, 15),
-            Self::Rejected => (2, 25),
-        }
-    }
-}
-
-/// Returns whether a record is the outcome of a call that hookgate refused with an error: no
-/// request went upstream.
-pub(super) fn is_refused(line: &Value) -> bool {
-    line["action"] == "error" && line["rounds"] == 0
-}
-
 /// Returns the API Activity (6003) of a call or a rejected request.
 fn api_activity(line: &Value, operation: &str, service: &str) -> Value {
     let status = line.get("status").and_then(Value::as_u64).unwrap_or(0);
@@ -98,11 +82,6 @@ fn api_activity(line: &Value, operation: &str, service: &str) -> Value {
         _ => Severity::Low,
     };
     let is_success = (200..400).contains(&status);
-    let operation = if operation.is_empty() {
-        "unknown"
-    } else {
-        operation
-    };
     let mut event = base(line, (6003, 6, 99), severity, disposition);
     extend(
         &mut event,
@@ -118,7 +97,7 @@ fn api_activity(line: &Value, operation: &str, service: &str) -> Value {
             "duration": line.get("duration_ms"),
             "actor": actor(line),
             "api": {
-                "operation": operation,
+                "operation": or_unknown(operation),
                 "service": { "name": service },
                 "request": { "uid": text(line, "/request") },
                 "response": { "code": status, "error": line.get("error") },
@@ -133,25 +112,22 @@ fn api_activity(line: &Value, operation: &str, service: &str) -> Value {
 /// Returns the Detection Finding (2004) of an event that was denied or stopped, or would
 /// have been; `None` for others.
 fn finding(line: &Value) -> Option<Value> {
-    let hooks = line.get("hooks").and_then(Value::as_array);
-    let hooks = hooks.map(Vec::as_slice).unwrap_or_default();
     let is_denied = matches!(text(line, "/verdict"), "deny" | "stop");
-    let would = |hook: &&Value| matches!(text(hook, "/would"), "would_deny" | "would_stop");
-    let (rule, severity, disposition) = if is_denied {
-        let denies = |hook: &&Value| matches!(text(hook, "/verdict"), "deny" | "stop");
-        let rule = hooks.iter().find(denies).or(hooks.first());
-        (rule, Severity::Medium, Disposition::Blocked)
+    let (rule, verb, severity, disposition) = if is_denied {
+        let rule = denying_rule(line).unwrap_or_else(|| text(line, "/hooks/0/name"));
+        (rule, "denied", Severity::Medium, Disposition::Blocked)
     } else {
-        let rule = hooks.iter().find(would)?;
-        (Some(rule), Severity::Low, Disposition::Detected)
+        let would = |hook: &&Value| matches!(text(hook, "/would"), "would_deny" | "would_stop");
+        let rule = text(line.get("hooks")?.as_array()?.iter().find(would)?, "/name");
+        (
+            rule,
+            "would be denied",
+            Severity::Low,
+            Disposition::Detected,
+        )
     };
-    let rule = rule.map_or("unknown", |hook| text(hook, "/name"));
+    let rule = or_unknown(rule);
     let (event_name, subject) = (text(line, "/event"), text(line, "/subject"));
-    let verb = if is_denied {
-        "denied"
-    } else {
-        "would be denied"
-    };
     let mut event = base(line, (2004, 2, 1), severity, disposition);
     extend(
         &mut event,
@@ -184,7 +160,7 @@ fn base(
     disposition: Disposition,
 ) -> Value {
     let (class, category, activity) = class;
-    let (action, disposition) = disposition.ids();
+    let is_denied = matches!(disposition, Disposition::Blocked | Disposition::Rejected);
     json!({
         "class_uid": class,
         "category_uid": category,
@@ -193,8 +169,8 @@ fn base(
         "time": time(line),
         "severity_id": severity as u8,
         "severity": format!("{severity:?}"),
-        "action_id": action,
-        "disposition_id": disposition,
+        "action_id": if is_denied { 2 } else { 1 },
+        "disposition_id": disposition as u8,
         "metadata": {
             "version": SCHEMA_VERSION,
             "product": {
@@ -215,26 +191,17 @@ fn base(
 
 /// Returns who made the call: caller, agent and session, as far as they are known.
 fn actor(line: &Value) -> Value {
-    let (name, key) = (text(line, "/caller/name"), text(line, "/caller/key"));
-    let agent = match text(line, "/caller/agent") {
-        "" => "unknown",
-        agent => agent,
-    };
-    let mut actor = json!({ "app_name": agent });
-    if !name.is_empty() || !key.is_empty() {
-        extend(&mut actor, json!({ "user": { "name": name, "uid": key } }));
-    }
-    let session = text(line, "/session");
-    if !session.is_empty() {
-        extend(&mut actor, json!({ "session": { "uid": session } }));
-    }
-    actor
+    json!({
+        "app_name": or_unknown(text(line, "/caller/agent")),
+        "user": { "name": text(line, "/caller/name"), "uid": text(line, "/caller/key") },
+        "session": { "uid": text(line, "/session") },
+    })
 }
 
 /// Returns the agent's address, if the line has it, or its name.
 fn source(line: &Value) -> Value {
     match text(line, "/peer") {
-        "" => json!({ "name": actor(line).get("app_name") }),
+        "" => json!({ "name": or_unknown(text(line, "/caller/agent")) }),
         peer => json!({ "ip": peer }),
     }
 }
@@ -245,10 +212,10 @@ fn time(line: &Value) -> i64 {
     time.map_or(0, Timestamp::as_millisecond)
 }
 
-/// Adds fields to an object, without those that have no value.
+/// Adds fields to an object.
 fn extend(object: &mut Value, fields: Value) {
     if let (Some(object), Value::Object(fields)) = (object.as_object_mut(), fields) {
-        object.extend(fields.into_iter().filter(|(_, value)| !value.is_null()));
+        object.extend(fields);
     }
 }
 
@@ -273,6 +240,10 @@ fn remove_empty(value: &mut Value) {
 fn text<'a>(line: &'a Value, pointer: &str) -> &'a str {
     let value = line.pointer(pointer).and_then(Value::as_str);
     value.unwrap_or_default()
+}
+
+fn or_unknown(text: &str) -> &str {
+    if text.is_empty() { "unknown" } else { text }
 }
 
 fn owned(line: &Value, pointer: &str) -> String {

@@ -16,11 +16,8 @@ const HASH_DIGITS: usize = 64;
 /// Reads the hash of a line, of which each digit counts.
 pub(super) fn parse_hash(text: &str) -> Result<String, String> {
     let is_hash = text.len() == HASH_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if is_hash {
-        Ok(text.to_ascii_lowercase())
-    } else {
-        Err(format!("must have {HASH_DIGITS} hexadecimal digits"))
-    }
+    let hash = is_hash.then(|| text.to_ascii_lowercase());
+    hash.ok_or_else(|| format!("must have {HASH_DIGITS} hexadecimal digits"))
 }
 
 /// Verifies the hash chain, and that a line has the hash `contains`.

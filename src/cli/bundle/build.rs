@@ -15,7 +15,7 @@ use policy_bundle::{
 
 use super::files::{read_bundle, write_bundle};
 use crate::{
-    bundle::{BundleCheckError, check_guards, load_layers, run_tests},
+    bundle::{check_guards, load_layers, run_tests},
     cli::{
         failure::Failure,
         output::{print, print_error},
@@ -89,9 +89,9 @@ impl BuildArgs {
             print_error(&org.map_or_else(|| warning.clone(), |org| org.named(&warning)));
         }
         let cases = block_on(until_signal(async {
-            check_guards(config.clone()).await.map_err(refused)?;
+            check_guards(config.clone()).await?;
             let run = run_tests(&config, server::handle_agent_request);
-            Box::pin(run).await.map_err(refused)
+            Ok(Box::pin(run).await?)
         }))?;
         let bundle = Bundle::build(self.manifest(&files)?, files).map_err(Failure::of)?;
         write_bundle(&self.output, &bundle)?;
@@ -145,13 +145,14 @@ impl BuildArgs {
             Some(created) => created,
             None => default_time()?,
         };
-        let requires = self.requires.map_or_else(this_version, Ok)?;
+        let this_version = concat!(">=", env!("CARGO_PKG_VERSION")).parse::<Requirement>();
+        let requires = self.requires.map_or(this_version, Ok);
         let mut manifest = Manifest {
             revision: "none".parse().map_err(Failure::Failed)?,
             created,
             parent,
             allows_parent: self.allow_parent,
-            requires,
+            requires: requires.map_err(Failure::Failed)?,
             files: BTreeMap::new(),
             executable: Vec::new(),
         };
@@ -245,17 +246,4 @@ fn capabilities(text: &str) -> Result<BTreeSet<BundleCapability>, String> {
         found.ok_or_else(|| format!("`{name}` is not one of `commands`, `http` and `secrets`"))
     });
     parsed.collect()
-}
-
-fn this_version() -> Result<Requirement, Failure> {
-    let requirement = format!(">={}", env!("CARGO_PKG_VERSION"));
-    requirement.parse().map_err(Failure::Failed)
-}
-
-fn refused(error: BundleCheckError) -> Failure {
-    match error {
-        BundleCheckError::Config(error) => error.into(),
-        BundleCheckError::Build(error) => error.into(),
-        error => Failure::Failed(error.to_string()),
-    }
 }

@@ -52,17 +52,12 @@ fn entry(exchange: &RecordedExchange) -> Value {
 
 fn request(exchange: &RecordedExchange) -> Value {
     let body = content(exchange.request.bytes().map(Cow::into_owned));
-    let query = exchange
-        .target
-        .split_once('?')
-        .map_or("", |(_, query)| query);
-    let pairs = query
-        .split('&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            json!({ "name": name, "value": value })
-        });
+    let (_, query) = exchange.target.split_once('?').unwrap_or_default();
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let pairs = pairs.map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        json!({ "name": name, "value": value })
+    });
     let headers = exchange.headers.iter();
     let headers = headers.map(|(name, value)| json!({ "name": name, "value": value }));
     json!({

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     config::{
+        overrides::MissingSecrets,
         settings::{
             auth::{Auth, CERTIFICATE_PREFIX, Grant, KeySpec, TOKEN_PREFIX},
             config_file::Config,
@@ -27,6 +28,9 @@ use crate::{
 
 /// The settings of `auth.limits` that are defaults for callers.
 const DEFAULT_LIMITS: [&str; 3] = ["requests_per_minute", "tokens_per_day", "in_flight"];
+
+/// URL of an issuer's keys that are never fetched (RFC 2606, section 2).
+const UNUSED_JWKS_URL: &str = "https://jwks.invalid/";
 
 impl Config {
     /// Checks that other machines need a credential at listeners that are bound to these
@@ -107,12 +111,19 @@ impl Loader {
         }
     }
 
-    /// Replaces the path of an issuer's keys by the content of the file.
+    /// Replaces the path of an issuer's keys by the content of the file. With placeholders for
+    /// secrets, no token is verified and the file need not exist.
     fn read_jwks(&mut self) {
         let pointer = "/auth/jwt/jwks/file";
         let Some(path) = self.section::<PathBuf>(pointer) else {
             return;
         };
+        if self.missing_secrets == MissingSecrets::Placeholder {
+            if let Some(jwks) = self.value.pointer_mut("/auth/jwt/jwks") {
+                *jwks = UNUSED_JWKS_URL.into();
+            }
+            return;
+        }
         let file = self.file(&path);
         let content = regular_file::read_text(&file, MAX_FILE_BYTES).unwrap_or_else(|error| {
             let message = format!("file `{}` cannot be read: {error}", path.display());
@@ -238,19 +249,17 @@ impl Loader {
         let keyless = upstreams
             .iter()
             .filter(|(_, upstream)| upstream.credential.is_none());
-        let found = keyless.map(|(api, _)| api).find_map(|api| {
+        for (api, _) in keyless {
             // Certificates are no headers, so these callers can send a key of their own.
             let mut callers = auth
                 .grants()
                 .filter(|(pointer, ..)| pointer != "/auth/mtls");
-            let caller = callers.find(|(.., grant)| grant.key_for(api).is_none());
-            Some((api, caller?.0))
-        });
-        if let Some((api, pointer)) = found {
-            let message = format!(
-                "`upstreams.{api}` has no key, and the caller's credential is for hookgate: the caller must also send its own key for the model API, and hookgate's as `x-hookgate-key`"
-            );
-            self.warning(&pointer, message);
+            if let Some((pointer, ..)) = callers.find(|(.., grant)| grant.key_for(api).is_none()) {
+                let message = format!(
+                    "`upstreams.{api}` has no key, and the caller's credential is for hookgate: the caller must also send its own key for the model API, and hookgate's as `x-hookgate-key`"
+                );
+                self.warning(&pointer, message);
+            }
         }
     }
 

@@ -25,27 +25,3 @@ pub enum SourceError {
         source: ConfigError,
     },
 }
-
-impl SourceError {
-    /// Returns whether no revision of a version is kept here.
-    pub const fn is_unknown_version(&self) -> bool {
-        matches!(self, Self::Revision(RevisionError::Unknown(_)))
-    }
-
-    /// Returns whether a text that an operator has written is wrong: a config, or its `rollout.to`.
-    pub const fn is_invalid_config(&self) -> bool {
-        match self {
-            Self::File(_)
-            | Self::FileOfBundles(_)
-            | Self::Stored { .. }
-            | Self::Revision(RevisionError::Unknown(_)) => true,
-            Self::Revision(
-                RevisionError::NotKept
-                | RevisionError::Locked(_)
-                | RevisionError::Bundles(_)
-                | RevisionError::Io { .. }
-                | RevisionError::Damaged { .. },
-            ) => false,
-        }
-    }
-}

@@ -238,6 +238,17 @@ fn a_gateway_that_does_not_answer_is_a_failure() {
 }
 
 #[test]
+fn a_project_that_is_a_file_is_refused() {
+    let home = TempDir::new().unwrap();
+    fs::write(home.path().join("file"), "").unwrap();
+
+    let (code, stdout, stderr) = doctor(home.path(), &[], &["--project", "file"]);
+
+    let expected = "hookgate: `file`: it is not a directory\n";
+    assert_eq!((code, stdout.as_str(), stderr.as_str()), (1, "", expected));
+}
+
+#[test]
 fn settings_that_cannot_be_read_are_a_failure() {
     let gateway = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", gateway.local_addr().unwrap());

@@ -418,6 +418,7 @@ fn invalid_input_files_for_explain_are_errors() {
         ("header.json", r#"{"body": {}, "headers": {"a b": ""}}"#),
         ("event.json", r#"{"hook_event_name": "BeforeTol"}"#),
         ("chat.json", r#"{"model": "gpt-5", "messages": []}"#),
+        ("twice.json", r#"{"contents": [], "contents": []}"#),
     ]);
     let explain = |file| {
         run(
@@ -442,6 +443,9 @@ fn invalid_input_files_for_explain_are_errors() {
     assert_eq!(code, 1);
     let path = "send `{\"path\":\"/v1/chat/completions\",\"body\":…}`";
     assert!(stderr.contains(path), "{stderr}");
+    let (code, _, stderr) = explain("twice.json");
+    assert_eq!(code, 1);
+    assert!(stderr.contains("`contents` is duplicated"), "{stderr}");
     let (code, stdout, _) = explain("event.json");
     assert_eq!(code, 1);
     assert!(stdout.starts_with("answer: 400 "), "{stdout}");

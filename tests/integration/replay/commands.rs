@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     families::family::ALL,
-    harness::{ServerProcess, TEST_TIMEOUT, eventually, processes, run},
+    harness::{ServerProcess, TEST_TIMEOUT, eventually, hookgate, processes, run},
     recording::{IDENTITY, OTHER_IDENTITY, RECIPIENT},
 };
 
@@ -557,6 +557,23 @@ fn models_of_callers_are_not_evaluated_behind_a_swap_that_is_not() {
     let hooks = format!("  []\nhooks: {{ BeforeModel: [{{ hooks: [{{ {swap} }}] }}] }}\n");
     let unknown = report(&hooks);
     assert_eq!(unknown["counts"]["newly_denied"], 0, "{unknown:#}");
+}
+
+#[test]
+fn a_decision_log_from_a_pipe_is_replayed_from_its_first_line() {
+    let folder = log_of_models(&["m", "n"], "  - { policy: model_allow, models: [n] }\n");
+    let log = fs::read(folder.path().join("decisions.jsonl")).unwrap();
+    let (reader, mut writer) = io::pipe().unwrap();
+    writer.write_all(&log).unwrap();
+    drop(writer);
+
+    let options = ["--config", "next.yaml", "--format", "json", "/dev/stdin"];
+    let mut command = hookgate(&[&["replay"], &options[..]].concat());
+    let output = command.current_dir(folder.path()).stdin(reader).output();
+
+    let report: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    assert_eq!(report["counts"]["newly_denied"], 1, "{report:#}");
+    assert_eq!(report["damaged"]["count"], 0, "{report:#}");
 }
 
 #[test]

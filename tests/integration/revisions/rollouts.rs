@@ -788,7 +788,9 @@ async fn a_candidate_with_problems_is_refused() {
     let answer = reload().await;
     assert_eq!(answer.status, 400);
     assert!(
-        answer.text().contains("rollout: revision `next.yaml`"),
+        answer
+            .text()
+            .contains("next.yaml:1:1: rollout: unknown key `hoks`"),
         "{}",
         answer.text()
     );
@@ -832,12 +834,15 @@ fn check_and_serve_refuse_the_same_rollouts() {
     for (to, problem) in [
         (
             "missing.yaml",
-            "hookgate.yaml:3:16: rollout: revision `missing.yaml`",
+            "hookgate.yaml:3:16: rollout: `missing.yaml` cannot be read",
         ),
-        ("broken.yaml", "broken.yaml:1:1: unknown key `hoks`"),
+        (
+            "broken.yaml",
+            "\nbroken.yaml:2:1: rollout: unknown key `limts`",
+        ),
         ("../next.yaml", "must be a version, or the name of a file"),
     ] {
-        let folder = rollout_folder(to, &[("broken.yaml", "hoks: {}\n")]);
+        let folder = rollout_folder(to, &[("broken.yaml", "hoks: {}\nlimts: {}\n")]);
 
         let (code, _, checked) = run(&["check", "hookgate.yaml"], folder.path());
         let (status, served) = ServerProcess::folder(folder.path()).ended(TEST_TIMEOUT);
@@ -846,6 +851,32 @@ fn check_and_serve_refuse_the_same_rollouts() {
         assert_eq!(status.code(), Some(78), "{served}");
         assert!(served.contains(problem), "{served}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn warnings_of_a_rollout_are_reported() {
+    let next = "upstreams: { gemini: { url: \"http://127.0.0.1:1\" } }\nhooks:\n  BeforeTool:\n    - hooks:\n        - { name: lax, command: ./absent.sh }\n        - { name: strict, command: cat, on_failure: closed }\n";
+    let folder = rollout_folder("next.yaml", &[("next.yaml", next)]);
+    let open = "hook `lax` on BeforeTool fails open";
+
+    let (code, _, checked) = run(&["check", "hookgate.yaml"], folder.path());
+    let mut served = ServerProcess::folder(folder.path());
+    served.addr();
+    let page = Agent::at(served.operators()).get("/config").await.json();
+    served.terminate();
+    let (_, log) = served.ended(TEST_TIMEOUT);
+
+    assert_eq!(code, 0, "{checked}");
+    for warning in [open, "hook `strict` on BeforeTool fails closed"] {
+        let mut lines = checked.lines();
+        let is_printed =
+            lines.any(|line| line.starts_with("warning: next.yaml:") && line.contains(warning));
+        assert!(is_printed, "{warning}: {checked}");
+    }
+    assert!(page["warnings"].to_string().contains(open), "{page:#}");
+    let mut lines = log.lines();
+    let is_logged = lines.any(|line| line.contains("config warning") && line.contains(open));
+    assert!(is_logged, "{log}");
 }
 
 #[test]
