@@ -194,6 +194,9 @@ fn write_mutation(
     Ok(())
 }
 
+/// Ends the call with a verdict that does not let the request proceed.
+///
+/// INVARIANT: a denial is in a durable decision log before the agent receives it, also as an error.
 async fn apply_verdict(
     turn: &mut TurnState<'_>,
     request: &ModelRequest,
@@ -210,6 +213,8 @@ async fn apply_verdict(
             (ExchangeAction::Respond, HookReply::Answered(answer))
         }
         BeforeModelVerdict::Respond(_) => {
+            let recorder = &turn.context.recorder;
+            recorder.record_durably(&ExchangeEvent::Replying).await?;
             let message = "a hook answered a call that cannot return text";
             return Err(ApiError::new(ErrorReason::PolicyDenied, message));
         }
