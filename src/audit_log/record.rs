@@ -190,7 +190,7 @@ pub struct OutcomeRecord {
     pub call: CallSpan,
     /// Action of hookgate on the call, as in `x-hookgate-action`.
     pub action: &'static str,
-    /// Code of hookgate's own error, if the response is one.
+    /// Code of hookgate's own error that is the response, or broke it off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'static str>,
     /// HTTP status of the response; 0 if the agent disconnected before it.

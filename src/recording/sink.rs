@@ -17,8 +17,11 @@ use super::{
     request_head::{response_head, without_credentials},
 };
 use crate::{
+    config::RecordedKind,
     event::{Action, Caller, EventName, EventOrigin, HookOutput, HookRun},
-    observe::recorder::{BodySide, EventDecision, ExchangeEvent, ExchangeSummary, Sink, SinkNeed},
+    observe::recorder::{
+        BodySide, EventDecision, ExchangeAction, ExchangeEvent, ExchangeSummary, Sink, SinkNeed,
+    },
     timestamp::whole_milliseconds,
 };
 
@@ -291,11 +294,14 @@ fn caller_key(caller: &Caller) -> &str {
     }
 }
 
-/// Returns the end of an exchange in the form of a recording, without denied tool calls.
+/// Returns the end of an exchange in the form of a recording, without denied tool calls. A stream
+/// that an error broke off ends as `truncated`: in a replay, the recorded end of its answer has
+/// another reason.
 pub fn recorded_outcome(exchange: &ExchangeSummary) -> RecordedOutcome {
+    let is_answer = exchange.action == ExchangeAction::Error;
     RecordedOutcome {
         action: exchange.action.as_str().to_owned(),
-        error: exchange.error.map(str::to_owned),
+        error: exchange.error.filter(|_| is_answer).map(str::to_owned),
         end: exchange.end.as_str().to_owned(),
         tool_denied: false,
         ms: whole_milliseconds(exchange.elapsed),

@@ -97,7 +97,7 @@ fn api_activity(line: &Value, operation: &str, service: &str) -> Value {
         Disposition::Allowed | Disposition::Corrected => Severity::Informational,
         _ => Severity::Low,
     };
-    let is_success = (200..400).contains(&status);
+    let is_success = (200..400).contains(&status) && line.get("error").is_none();
     let operation = if operation.is_empty() {
         "unknown"
     } else {

@@ -41,7 +41,7 @@ pub struct ExchangeSummary {
     pub status: u16,
     /// The strictest action of policies and hooks.
     pub action: ExchangeAction,
-    /// Reason code of an error of hookgate's own.
+    /// Reason code of an error of hookgate's own that is the response, or broke it off.
     pub error: Option<&'static str>,
     /// Chunks handed to hooks.
     pub chunks: u64,
@@ -146,6 +146,7 @@ impl ExchangeSummary {
                 self.status = *status;
                 self.end = ExchangeEnd::Complete;
             }
+            ExchangeEvent::StreamAborted { reason } => self.error = Some(reason),
             ExchangeEvent::ResponseStarted { status } => self.status = *status,
             ExchangeEvent::ResponseEnded(end) => self.end = *end,
             _ => (),
