@@ -128,8 +128,7 @@ pub struct RequestRecord {
 /// An event and its verdict. All chunks of one response are one event.
 #[derive(Debug, Serialize)]
 pub struct EventRecord {
-    /// Id of the request that caused or reported the event.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    /// Id of the request that caused or reported the event; its own if the session expired.
     pub request: String,
     /// Session id; empty if unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
