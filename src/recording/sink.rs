@@ -35,6 +35,8 @@ pub struct RecordingSink {
     raw: Option<Box<CollectedExchange>>,
     /// True if the exchange is in the sample; `None` until its session is known.
     is_sampled: Option<bool>,
+    /// True if something was edited or answered, also if the exchange ended otherwise.
+    is_edited: bool,
 }
 
 impl RecordingSink {
@@ -55,6 +57,7 @@ impl RecordingSink {
             revision: Arc::clone(revision),
             raw: is_reserved.then(|| Box::new(raw)),
             is_sampled: None,
+            is_edited: false,
         }
     }
 
@@ -220,9 +223,15 @@ impl RecordingSink {
         };
         let tool_denied = raw.line.outcome.tool_denied;
         let mut verdicts = raw.events.iter().map(|(event, _)| event.verdict.as_str());
-        let is_part_denied =
-            tool_denied || verdicts.any(|verdict| matches!(verdict, "deny" | "stop"));
-        if !self.collector.collects(exchange.action, is_part_denied) {
+        let is_denied = tool_denied
+            || matches!(exchange.action, ExchangeAction::Deny | ExchangeAction::Stop)
+            || verdicts.any(|verdict| matches!(verdict, "deny" | "stop"));
+        let is_collected = self.collector.collects(|kind| match kind {
+            RecordedKind::All => true,
+            RecordedKind::Denied => is_denied,
+            RecordedKind::Edited => self.is_edited,
+        });
+        if !is_collected {
             return;
         }
         raw.line = RecordedExchange {
@@ -266,6 +275,9 @@ impl Sink for RecordingSink {
                     ..RecordedEvent::default()
                 };
                 self.add_event(exchange, event, runs);
+            }
+            ExchangeEvent::ActionTaken(ExchangeAction::Edit | ExchangeAction::Respond) => {
+                self.is_edited = true;
             }
             ExchangeEvent::ToolCallDenied { .. } => {
                 if let Some(raw) = self.raw(0) {
