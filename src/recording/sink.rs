@@ -213,6 +213,19 @@ impl RecordingSink {
         }
     }
 
+    /// Returns whether the config selects an exchange by what happened to it.
+    fn is_selected(&self, exchange: &ExchangeSummary, raw: &CollectedExchange) -> bool {
+        let mut verdicts = raw.events.iter().map(|(event, _)| event.verdict.as_str());
+        let is_denied = raw.line.outcome.tool_denied
+            || matches!(exchange.action, ExchangeAction::Deny | ExchangeAction::Stop)
+            || verdicts.any(|verdict| matches!(verdict, "deny" | "stop"));
+        self.collector.collects(|kind| match kind {
+            RecordedKind::All => true,
+            RecordedKind::Denied => is_denied,
+            RecordedKind::Edited => self.is_edited,
+        })
+    }
+
     fn finish(&mut self, exchange: &ExchangeSummary) {
         self.decide(exchange);
         let Some(mut raw) = self.raw.take() else {
@@ -221,19 +234,10 @@ impl RecordingSink {
             }
             return;
         };
-        let tool_denied = raw.line.outcome.tool_denied;
-        let mut verdicts = raw.events.iter().map(|(event, _)| event.verdict.as_str());
-        let is_denied = tool_denied
-            || matches!(exchange.action, ExchangeAction::Deny | ExchangeAction::Stop)
-            || verdicts.any(|verdict| matches!(verdict, "deny" | "stop"));
-        let is_collected = self.collector.collects(|kind| match kind {
-            RecordedKind::All => true,
-            RecordedKind::Denied => is_denied,
-            RecordedKind::Edited => self.is_edited,
-        });
-        if !is_collected {
+        if !self.is_selected(exchange, &raw) {
             return;
         }
+        let tool_denied = raw.line.outcome.tool_denied;
         raw.line = RecordedExchange {
             id: exchange.request_id.to_string(),
             revision: self.revision.to_string(),
