@@ -15,7 +15,6 @@ mod model_reader;
 pub mod otlp;
 pub mod recorder;
 pub mod redaction;
-mod response_tail;
 mod time_buckets;
 mod token_usage;
 pub mod trace;
@@ -28,7 +27,6 @@ pub use self::{
     log::{InvalidFilter, LogGuard, init},
     metrics::{Metrics, ReloadOutcome, bundles::BundleFetch},
     model_reader::ModelReader,
-    response_tail::ResponseTail,
     time_buckets::{HourlyCounts, TimeBuckets},
     token_usage::{TokenSum, TokenUsage},
     truncated::truncated,

@@ -197,6 +197,8 @@ async fn run_stages(
             Continue(document) => {
                 request.document = document;
                 request.call = call;
+                let model = request.call.model_name();
+                context.record(&ExchangeEvent::ModelChanged(model));
             }
         }
     }

@@ -159,13 +159,9 @@ impl LogObserver for LogFileObserver {
             ),
             LogEvent::Written { lines } => drop(metrics.audit_lines.inc_by(lines)),
             LogEvent::Dropped => drop(metrics.audit_dropped_lines.inc()),
-            LogEvent::Failed {
-                error,
-                is_first: true,
-            } => tracing::error!(%error, "decision log: writing failed"),
-            LogEvent::Failed {
-                is_first: false, ..
-            } => (),
+            LogEvent::Failed { error } => {
+                tracing::error!(%error, "decision log: writing failed");
+            }
             LogEvent::Recovered => tracing::info!("decision log: writing recovered"),
             LogEvent::Lost { lines } => {
                 metrics.audit_dropped_lines.inc_by(lines);

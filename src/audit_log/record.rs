@@ -128,8 +128,7 @@ pub struct RequestRecord {
 /// An event and its verdict. All chunks of one response are one event.
 #[derive(Debug, Serialize)]
 pub struct EventRecord {
-    /// Id of the request that caused or reported the event.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    /// Id of the request that caused or reported the event; its own if the session expired.
     pub request: String,
     /// Session id; empty if unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -190,7 +189,7 @@ pub struct OutcomeRecord {
     pub call: CallSpan,
     /// Action of hookgate on the call, as in `x-hookgate-action`.
     pub action: &'static str,
-    /// Code of hookgate's own error, if the response is one.
+    /// Code of hookgate's own error that is the response, or broke it off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'static str>,
     /// HTTP status of the response; 0 if the agent disconnected before it.

@@ -16,16 +16,13 @@ use super::{
 use crate::{
     event::{EventName, EventOrigin, HookRun, RefusedCall},
     observe::{
-        ModelReader, ResponseTail, TokenSum,
+        ModelReader,
         recorder::{
             BodySide, CommitFuture, EventDecision, ExchangeEvent, ExchangeSummary, Sink, SinkNeed,
         },
     },
     timestamp::whole_milliseconds,
 };
-
-/// Bytes at the end of a response that are kept to find its model.
-const TAIL_BYTES: usize = 16 * 1024;
 
 /// Writes the records of one request.
 #[derive(Debug)]
@@ -35,10 +32,6 @@ pub struct DecisionLogSink {
     since: Checkpoint,
     /// The record if the request is rejected; `None` for a single hook event.
     rejected: Option<Box<RejectionRecord>>,
-    /// Number of requests to upstream, sent or not.
-    rounds: u32,
-    /// Number of requests to upstream that were sent.
-    sent_rounds: u32,
     has_request_record: bool,
     request_digester: Option<BodyHasher>,
     response_digester: Option<BodyHasher>,
@@ -46,12 +39,11 @@ pub struct DecisionLogSink {
     received: Option<BodyDigest>,
     /// Digest of the response body.
     sent: Option<BodyDigest>,
-    model: ModelReader,
-    tail: ResponseTail,
+    /// Reader of the response's model; `None` until the response begins, and if no spans are
+    /// exported.
+    model: Option<ModelReader>,
     /// Runs on the chunks of the response.
     stats: RunStats,
-    tokens: TokenSum,
-    response_model: String,
 }
 
 impl DecisionLogSink {
@@ -72,18 +64,13 @@ impl DecisionLogSink {
             since: audit.checkpoint(),
             audit,
             rejected: None,
-            rounds: 0,
-            sent_rounds: 0,
             has_request_record: false,
             request_digester: None,
             response_digester: None,
             received: None,
             sent: None,
-            model: ModelReader::default(),
-            tail: ResponseTail::new(TAIL_BYTES),
+            model: None,
             stats: RunStats::default(),
-            tokens: TokenSum::default(),
-            response_model: String::new(),
         }
     }
 
@@ -125,13 +112,14 @@ impl DecisionLogSink {
         }
     }
 
-    fn write_request(&mut self, exchange: &ExchangeSummary, sent: Option<BodyDigest>) {
+    /// Writes the request of a round; 0 if none was sent.
+    fn write_request(&mut self, exchange: &ExchangeSummary, round: u32, sent: Option<BodyDigest>) {
         self.has_request_record = true;
         self.audit
             .append(&AuditRecord::Request(Box::new(RequestRecord {
                 request: exchange.request_id.to_string(),
                 trace: exchange.trace,
-                round: self.rounds,
+                round,
                 session: short_name(&exchange.session_id),
                 caller: CallerRecord::from(&exchange.caller),
                 dialect: exchange.dialect,
@@ -147,25 +135,27 @@ impl DecisionLogSink {
     fn write_before_reply(&mut self, exchange: &ExchangeSummary) {
         self.write_chunks(exchange);
         if !self.has_request_record {
-            self.write_request(exchange, None);
+            self.write_request(exchange, 0, None);
         }
     }
 
-    fn end_body(&mut self, exchange: &ExchangeSummary, side: BodySide) {
+    fn read_response(&mut self, exchange: &ExchangeSummary, piece: &[u8]) {
+        if let Some(digester) = &mut self.response_digester {
+            digester.update(piece);
+        }
+        if exchange.trace.is_enabled() {
+            let reader = || ModelReader::of_dialect(exchange.dialect);
+            self.model.get_or_insert_with(reader).push(piece);
+        }
+    }
+
+    fn end_body(&mut self, side: BodySide) {
         match side {
             BodySide::Request => {
                 self.received = self.request_digester.take().map(BodyHasher::finish);
             }
             BodySide::Response => {
                 self.sent = self.response_digester.take().map(BodyHasher::finish);
-                let model = if names_model_first(exchange) {
-                    self.model.take_model()
-                } else {
-                    self.tail.model()
-                };
-                if let Some(model) = model {
-                    self.response_model = short_name(&model);
-                }
             }
         }
     }
@@ -191,6 +181,7 @@ impl DecisionLogSink {
 
     /// Returns the record of a call that has ended, with the digests of its bodies.
     fn outcome(&mut self, exchange: &ExchangeSummary) -> OutcomeRecord {
+        let response_model = self.model.take().and_then(ModelReader::into_model);
         OutcomeRecord {
             request: exchange.request_id.to_string(),
             session: short_name(&exchange.session_id),
@@ -200,7 +191,7 @@ impl DecisionLogSink {
                 dialect: exchange.dialect,
                 method: exchange.operation,
                 requested_model: short_name(&exchange.requested_model),
-                response_model: std::mem::take(&mut self.response_model),
+                response_model: short_name(&response_model.unwrap_or_default()),
                 elapsed: exchange.elapsed,
             },
             action: exchange.action.as_str(),
@@ -208,21 +199,15 @@ impl DecisionLogSink {
             status: exchange.status,
             ended: exchange.end.as_str(),
             upstream: exchange.upstream,
-            rounds: self.sent_rounds,
+            rounds: exchange.rounds,
             model: short_name(&exchange.model),
             received: self.received.take(),
             response: self.sent.take(),
             chunks: exchange.chunks,
-            usage: self.tokens.total().map(TokenCounts::from),
+            usage: exchange.tokens.total().map(TokenCounts::from),
             duration_ms: whole_milliseconds(exchange.elapsed),
         }
     }
-}
-
-/// Returns whether a response names its model before the content, as `model`.
-fn names_model_first(exchange: &ExchangeSummary) -> bool {
-    let dialects = ["anthropic", "openai_chat", "openai_responses"];
-    dialects.contains(&exchange.dialect)
 }
 
 impl Sink for DecisionLogSink {
@@ -245,30 +230,19 @@ impl Sink for DecisionLogSink {
             }
             ExchangeEvent::ChunkToHooks => self.stats.hooked_chunks += 1,
             ExchangeEvent::Sending { body, .. } => {
-                self.rounds += 1;
-                self.tokens.end_round();
                 let sent = body.map(|body| self.audit.body_hasher().digest(body));
-                self.write_request(exchange, sent);
+                self.write_request(exchange, exchange.rounds + 1, sent);
             }
-            ExchangeEvent::UpstreamSelected(_) => self.sent_rounds = self.rounds,
             ExchangeEvent::Replying => self.write_before_reply(exchange),
-            ExchangeEvent::UsageReported(usage) => self.tokens.set(*usage),
             ExchangeEvent::BodyPiece(BodySide::Request, piece) => {
                 if let Some(digester) = &mut self.request_digester {
                     digester.update(piece);
                 }
             }
             ExchangeEvent::BodyPiece(BodySide::Response, piece) => {
-                if let Some(digester) = &mut self.response_digester {
-                    digester.update(piece);
-                }
-                if names_model_first(exchange) {
-                    self.model.push(piece);
-                } else {
-                    self.tail.push(piece);
-                }
+                self.read_response(exchange, piece);
             }
-            ExchangeEvent::BodyEnded(side) => self.end_body(exchange, *side),
+            ExchangeEvent::BodyEnded(side) => self.end_body(*side),
             ExchangeEvent::Finished => self.finish(exchange),
             _ => (),
         }

@@ -135,9 +135,6 @@ fn answer_note(call: &CallRecord, detail: &CallDetail) -> Option<&'static str> {
     if call.kind == RecordKind::Event {
         return None;
     }
-    if call.error.is_some() {
-        return Some("hookgate answered with an error in the place of the model.");
-    }
     if call.status == 0 {
         return Some("The agent received no answer.");
     }
@@ -145,7 +142,9 @@ fn answer_note(call: &CallRecord, detail: &CallDetail) -> Option<&'static str> {
         (ExchangeAction::Respond | ExchangeAction::Deny | ExchangeAction::Stop, _) => {
             Some("hookgate answered in the place of the model.")
         }
-        (ExchangeAction::Error, _) => None,
+        (ExchangeAction::Error, _) => {
+            Some("hookgate answered with an error in the place of the model.")
+        }
         (ExchangeAction::Edit, _) if detail.dropped_details > 0 => None,
         (ExchangeAction::Pass | ExchangeAction::Edit, ExchangeEnd::Complete) => {
             Some(if detail.answer_diff.is_some() {

@@ -10,8 +10,7 @@ use super::{name::EventName, trace::Trace};
 /// Base fields of an event, and its origin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Context {
-    /// Id of the request that caused the event; empty if none did. Hidden from
-    /// hooks.
+    /// Id of the request that caused the event, or its own if none did. Hidden from hooks.
     pub request_id: String,
     /// Session of the agent.
     pub session_id: String,

@@ -1,5 +1,4 @@
-//! Reads the model from a response that is not parsed otherwise. The APIs of Anthropic and OpenAI
-//! name it before the content, but OpenAI's behind the instructions.
+//! Reads the model from a response that is not parsed otherwise.
 
 use memchr::memmem;
 use serde_json::Deserializer;
@@ -7,57 +6,88 @@ use serde_json::Deserializer;
 /// Bytes of the response that are kept, for a key and value of which only the start has arrived.
 const MAX_KEPT_BYTES: usize = 1024;
 
-/// Finds the first `model` of a response.
-#[derive(Debug, Default)]
+/// Begin of every key.
+const KEY_START: &str = "\"model";
+
+/// Finds the model of a response.
+#[derive(Debug)]
 pub struct ModelReader {
-    /// The end of what was read, until the model is found.
+    /// Keys of the model, with their quotes.
+    keys: &'static [&'static str],
+    /// True if the last model counts, not the first.
+    reads_last: bool,
+    /// The end of what was read.
     bytes: Vec<u8>,
     model: Option<String>,
 }
 
 impl ModelReader {
+    /// Creates the reader for a response of this dialect. The APIs of Anthropic and OpenAI name the
+    /// model before the content, but OpenAI's behind the instructions; Google's behind the content.
+    pub fn of_dialect(dialect: &str) -> Self {
+        let reads_last = !["anthropic", "openai_chat", "openai_responses"].contains(&dialect);
+        Self {
+            keys: if reads_last {
+                &["\"modelVersion\"", "\"model_version\""]
+            } else {
+                &["\"model\""]
+            },
+            reads_last,
+            bytes: Vec::new(),
+            model: None,
+        }
+    }
+
     /// Reads the next piece.
     pub fn push(&mut self, piece: &[u8]) {
         for piece in piece.chunks(MAX_KEPT_BYTES) {
-            if self.model.is_some() {
+            if self.model.is_some() && !self.reads_last {
                 return;
             }
             self.bytes.extend_from_slice(piece);
-            self.model = find_model(&self.bytes);
+            self.model = self.find_model().or_else(|| self.model.take());
             let excess = self.bytes.len().saturating_sub(MAX_KEPT_BYTES);
             self.bytes.drain(..excess);
         }
     }
 
-    /// Returns the model, once.
-    pub const fn take_model(&mut self) -> Option<String> {
-        self.model.take()
+    /// Returns the model, at the end of the response.
+    pub fn into_model(self) -> Option<String> {
+        self.model
     }
-}
 
-/// Returns the first `model` with a complete name. In a text, the quote of a key follows a
-/// backslash.
-fn find_model(bytes: &[u8]) -> Option<String> {
-    memmem::find_iter(bytes, "\"model\"").find_map(|start| {
-        let (before, key) = bytes.split_at_checked(start)?;
-        let value = key.strip_prefix(b"\"model\"")?.trim_ascii_start();
-        let value = value.strip_prefix(b":")?;
-        let model = Deserializer::from_slice(value).into_iter().next()?.ok();
-        model.filter(|_| before.last().is_some_and(|byte| *byte != b'\\'))
-    })
+    /// Returns the first or last model with a complete name in the kept bytes. In a text, the quote
+    /// of a key follows a backslash.
+    fn find_model(&self) -> Option<String> {
+        let starts = memmem::find_iter(&self.bytes, KEY_START);
+        let mut models = starts.filter_map(|start| {
+            let (before, rest) = self.bytes.split_at_checked(start)?;
+            let mut keys = self.keys.iter();
+            let value = keys.find_map(|key| rest.strip_prefix(key.as_bytes()))?;
+            let value = value.trim_ascii_start().strip_prefix(b":")?;
+            let mut values = Deserializer::from_slice(value).into_iter::<String>();
+            let model = values.next()?.ok();
+            model.filter(|_| before.last().is_some_and(|byte| *byte != b'\\'))
+        });
+        if self.reads_last {
+            models.last()
+        } else {
+            models.next()
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn model(text: &str) -> Option<String> {
-        let mut reader = ModelReader::default();
+    fn model(dialect: &str, text: &str) -> Option<String> {
+        let mut reader = ModelReader::of_dialect(dialect);
         for piece in text.as_bytes().chunks(7) {
             reader.push(piece);
             assert!(reader.bytes.len() <= MAX_KEPT_BYTES);
         }
-        reader.take_model()
+        reader.into_model()
     }
 
     #[test]
@@ -69,7 +99,7 @@ mod tests {
             (r#"{"model":"m"#, None),
             ("{}", None),
         ] {
-            assert_eq!(model(text).as_deref(), expected, "{text}");
+            assert_eq!(model("anthropic", text).as_deref(), expected, "{text}");
         }
     }
 
@@ -79,7 +109,25 @@ mod tests {
         for length in 2000..2014 {
             let instructions = "x".repeat(length) + &text.replace('"', "\\\"").repeat(200);
             let body = format!(r#"{{"instructions":"{instructions}","model":"m"}}"#);
-            assert_eq!(model(&body).as_deref(), Some("m"), "{length}");
+            let found = model("openai_responses", &body);
+            assert_eq!(found.as_deref(), Some("m"), "{length}");
+        }
+    }
+
+    #[test]
+    fn the_last_model_of_googles_apis_counts_wherever_pieces_end() {
+        let first = r#"data: {"modelVersion":"a","model":"b"}"#;
+        let last = r#"{"model_version" : "m","text":"\"modelVersion\":\"n\"","x":3}"#;
+        for length in 2000..2014 {
+            let body = format!("{first}{}{last}", " ".repeat(length));
+            assert_eq!(model("gemini", &body).as_deref(), Some("m"), "{length}");
+        }
+        for (text, expected) in [
+            (first, Some("a")),
+            (r#"{"modelVersion":"#, None),
+            ("{}", None),
+        ] {
+            assert_eq!(model("vertex", text).as_deref(), expected, "{text}");
         }
     }
 }

@@ -47,29 +47,44 @@ pub(super) async fn run(
     let locked = Box::pin(run_locked_hooks(turn, request, &mut plan, &mut runs));
     let locked_verdict = locked.await?;
     let is_answered_by_unlocked = plan.is_answered_by_unlocked(&runs);
+    let inspected = match (evaluate::<BeforeModel>(&runs), locked_verdict) {
+        (BeforeModelVerdict::Proceed(edits), locked) if needs_second_pass || !edits.is_empty() => {
+            let unwritten = match locked {
+                Some(BeforeModelVerdict::Proceed(edits)) => edits,
+                _ => edits,
+            };
+            inspect_edits(turn, request, &plan, &unwritten, &mut runs)
+        }
+        _ => Ok(()),
+    };
+    // An event whose edits cannot be written is recorded, too.
     let mut verdict = conclude::<BeforeModel>(&context.recorder, plan.summary(), runs);
+    inspected?;
     if is_answered_by_unlocked && context.snapshot.engine.has_locked_answer_rules() {
         verdict = Box::pin(inspect_answer(turn, request, verdict)).await?;
     }
-    if let BeforeModelVerdict::Proceed(mutation) = &verdict
-        && (needs_second_pass || !mutation.is_empty())
-    {
-        let unwritten = match &locked_verdict {
-            Some(BeforeModelVerdict::Proceed(mutation)) => mutation,
-            _ => mutation,
-        };
-        if !unwritten.is_empty() {
-            write_mutation(turn, request, unwritten)?;
-        }
-        // INVARIANT: policies inspect what hooks changed before it goes upstream.
-        let engine = &context.snapshot.engine;
-        let subject = request.subject();
-        let event = EventName::BeforeModel;
-        let mut plan = engine.plan_second_pass(&plan, event, turn.scope(), subject);
-        let runs = apply_policies(turn, request, &mut plan)?;
-        verdict = conclude::<BeforeModel>(&context.recorder, plan.summary(), runs);
-    }
     apply_verdict(turn, request, verdict, output).await
+}
+
+/// Writes edits that are not in the request yet, and lets policies inspect what hooks changed. Adds
+/// their runs.
+///
+/// INVARIANT: policies inspect what hooks changed before it goes upstream.
+fn inspect_edits(
+    turn: &mut TurnState<'_>,
+    request: &mut ModelRequest,
+    plan: &Plan,
+    unwritten: &RequestMutation,
+    runs: &mut Vec<HookRun>,
+) -> Result<(), ApiError> {
+    if !unwritten.is_empty() {
+        write_mutation(turn, request, unwritten)?;
+    }
+    let engine = &turn.context.snapshot.engine;
+    let (event, subject) = (EventName::BeforeModel, request.subject());
+    let mut second = engine.plan_second_pass(plan, event, turn.scope(), subject);
+    runs.extend(apply_policies(turn, request, &mut second)?);
+    Ok(())
 }
 
 /// Runs the hooks of a locked bundle on what other hooks leave, whose edits it writes into the
@@ -194,6 +209,9 @@ fn write_mutation(
     Ok(())
 }
 
+/// Ends the call with a verdict that does not let the request proceed.
+///
+/// INVARIANT: a denial is in a durable decision log before the agent receives it, also as an error.
 async fn apply_verdict(
     turn: &mut TurnState<'_>,
     request: &ModelRequest,
@@ -210,6 +228,8 @@ async fn apply_verdict(
             (ExchangeAction::Respond, HookReply::Answered(answer))
         }
         BeforeModelVerdict::Respond(_) => {
+            let recorder = &turn.context.recorder;
+            recorder.record_durably(&ExchangeEvent::Replying).await?;
             let message = "a hook answered a call that cannot return text";
             return Err(ApiError::new(ErrorReason::PolicyDenied, message));
         }

@@ -13,7 +13,6 @@ use crate::{
     config::{RecordSelection, RecordedKind, SampleUnit},
     event::Caller,
     mutex::Mutex,
-    observe::recorder::ExchangeAction,
     sha256::sha256,
 };
 
@@ -81,18 +80,9 @@ impl ExchangeCollector {
         }
     }
 
-    /// Returns whether exchanges with this outcome are collected. `is_part_denied` is true if a
-    /// tool call or an event of the exchange was denied.
-    pub(super) fn collects(&self, action: ExchangeAction, is_part_denied: bool) -> bool {
-        self.what.only.iter().any(|kind| match kind {
-            RecordedKind::All => true,
-            RecordedKind::Denied => {
-                is_part_denied || matches!(action, ExchangeAction::Deny | ExchangeAction::Stop)
-            }
-            RecordedKind::Edited => {
-                matches!(action, ExchangeAction::Edit | ExchangeAction::Respond)
-            }
-        })
+    /// Returns whether an exchange of these kinds is collected.
+    pub(super) fn collects(&self, is_kind: impl FnMut(&RecordedKind) -> bool) -> bool {
+        self.what.only.iter().any(is_kind)
     }
 
     /// Returns the number of calls of a session before this one, collected or not.

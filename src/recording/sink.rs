@@ -17,8 +17,11 @@ use super::{
     request_head::{response_head, without_credentials},
 };
 use crate::{
+    config::RecordedKind,
     event::{Action, Caller, EventName, EventOrigin, HookOutput, HookRun},
-    observe::recorder::{BodySide, EventDecision, ExchangeEvent, ExchangeSummary, Sink, SinkNeed},
+    observe::recorder::{
+        BodySide, EventDecision, ExchangeAction, ExchangeEvent, ExchangeSummary, Sink, SinkNeed,
+    },
     timestamp::whole_milliseconds,
 };
 
@@ -32,6 +35,8 @@ pub struct RecordingSink {
     raw: Option<Box<CollectedExchange>>,
     /// True if the exchange is in the sample; `None` until its session is known.
     is_sampled: Option<bool>,
+    /// True if something was edited or answered, also if the exchange ended otherwise.
+    is_edited: bool,
 }
 
 impl RecordingSink {
@@ -52,6 +57,7 @@ impl RecordingSink {
             revision: Arc::clone(revision),
             raw: is_reserved.then(|| Box::new(raw)),
             is_sampled: None,
+            is_edited: false,
         }
     }
 
@@ -207,6 +213,19 @@ impl RecordingSink {
         }
     }
 
+    /// Returns whether the config selects an exchange by what happened to it.
+    fn is_selected(&self, exchange: &ExchangeSummary, raw: &CollectedExchange) -> bool {
+        let mut verdicts = raw.events.iter().map(|(event, _)| event.verdict.as_str());
+        let is_denied = raw.line.outcome.tool_denied
+            || matches!(exchange.action, ExchangeAction::Deny | ExchangeAction::Stop)
+            || verdicts.any(|verdict| matches!(verdict, "deny" | "stop"));
+        self.collector.collects(|kind| match kind {
+            RecordedKind::All => true,
+            RecordedKind::Denied => is_denied,
+            RecordedKind::Edited => self.is_edited,
+        })
+    }
+
     fn finish(&mut self, exchange: &ExchangeSummary) {
         self.decide(exchange);
         let Some(mut raw) = self.raw.take() else {
@@ -215,13 +234,10 @@ impl RecordingSink {
             }
             return;
         };
-        let tool_denied = raw.line.outcome.tool_denied;
-        let mut verdicts = raw.events.iter().map(|(event, _)| event.verdict.as_str());
-        let is_part_denied =
-            tool_denied || verdicts.any(|verdict| matches!(verdict, "deny" | "stop"));
-        if !self.collector.collects(exchange.action, is_part_denied) {
+        if !self.is_selected(exchange, &raw) {
             return;
         }
+        let tool_denied = raw.line.outcome.tool_denied;
         raw.line = RecordedExchange {
             id: exchange.request_id.to_string(),
             revision: self.revision.to_string(),
@@ -264,6 +280,9 @@ impl Sink for RecordingSink {
                 };
                 self.add_event(exchange, event, runs);
             }
+            ExchangeEvent::ActionTaken(ExchangeAction::Edit | ExchangeAction::Respond) => {
+                self.is_edited = true;
+            }
             ExchangeEvent::ToolCallDenied { .. } => {
                 if let Some(raw) = self.raw(0) {
                     raw.line.outcome.tool_denied = true;
@@ -291,11 +310,14 @@ fn caller_key(caller: &Caller) -> &str {
     }
 }
 
-/// Returns the end of an exchange in the form of a recording, without denied tool calls.
+/// Returns the end of an exchange in the form of a recording, without denied tool calls. A stream
+/// that an error broke off ends as `truncated`: in a replay, the recorded end of its answer has
+/// another reason.
 pub fn recorded_outcome(exchange: &ExchangeSummary) -> RecordedOutcome {
+    let is_answer = exchange.action == ExchangeAction::Error;
     RecordedOutcome {
         action: exchange.action.as_str().to_owned(),
-        error: exchange.error.map(str::to_owned),
+        error: exchange.error.filter(|_| is_answer).map(str::to_owned),
         end: exchange.end.as_str().to_owned(),
         tool_denied: false,
         ms: whole_milliseconds(exchange.elapsed),

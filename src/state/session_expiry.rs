@@ -7,6 +7,7 @@ use tokio::{
     sync::mpsc,
     time::{MissedTickBehavior, interval},
 };
+use uuid::Uuid;
 
 use super::{app::App, snapshot::Snapshot};
 use crate::{
@@ -91,6 +92,7 @@ async fn end(snapshot: Arc<Snapshot>, key: SessionKey, state: SessionState) {
 async fn fire(snapshot: &Snapshot, key: &SessionKey, state: SessionState) {
     let name = snapshot.authenticator.name_of(&key.caller);
     let mut context = Context {
+        request_id: Uuid::new_v4().to_string(),
         session_id: key.id.clone(),
         session_named: state.source != SessionSource::History,
         cwd: snapshot.config.hook_directory.display().to_string(),

@@ -179,8 +179,8 @@ fn is_limited(event: &TracedEvent) -> bool {
 
 /// Returns the verdict that a trial of the call has: the strictest of its events, and `deny` if
 /// a policy removed a call of a tool, or if the denial of an earlier call was repeated. If events
-/// were dropped, it is at least that of the call. `None` if an error ended a call that policies and
-/// hooks had let proceed so far.
+/// were dropped, it is at least that of the call. `None` if an error is the answer to a call that
+/// policies and hooks had let proceed so far.
 fn verdict(call: &CallRecord) -> Option<Action> {
     let verdicts = call.events().iter().filter_map(|event| event.verdict);
     let rules = call.events().iter().flat_map(|event| &event.rules);
@@ -192,7 +192,8 @@ fn verdict(call: &CallRecord) -> Option<Action> {
     let on_call = verdict_on_call(call.action).filter(|_| !call.has_all_details());
     let verdicts = verdicts.chain(on_call);
     let strictest = verdicts.max().unwrap_or(Action::Proceed);
-    (strictest > Action::Proceed || call.error.is_none()).then_some(strictest)
+    let is_error = call.action == ExchangeAction::Error;
+    (strictest > Action::Proceed || !is_error).then_some(strictest)
 }
 
 /// Returns the verdict by which a call was answered without the model; `None` if it was not.

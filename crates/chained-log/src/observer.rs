@@ -43,13 +43,11 @@ pub enum LogEvent<'a> {
     },
     /// A line was dropped, because the queue is full.
     Dropped,
-    /// A write failed and is retried, or no line was written within the timeout of a commit.
+    /// A write failed after one that succeeded, or no line was written within the timeout of a
+    /// commit. Further failures are not reported until lines are written.
     Failed {
         /// Error of the operating system, or [`io::ErrorKind::TimedOut`].
         error: &'a io::Error,
-        /// True if the write before it succeeded, or if no line was written in time for the first
-        /// time.
-        is_first: bool,
     },
     /// A write succeeded after one that failed.
     Recovered,

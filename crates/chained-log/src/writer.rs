@@ -144,8 +144,9 @@ impl LogWriter {
 
     fn record_failure(&mut self, error: &io::Error) {
         // A commit that has waited for a disk that hangs has not recorded this error.
-        let is_first = !mem::replace(&mut self.has_failed, true);
-        self.observer.record(LogEvent::Failed { error, is_first });
+        if !mem::replace(&mut self.has_failed, true) {
+            self.observer.record(LogEvent::Failed { error });
+        }
         self.progress
             .send_modify(|progress| progress.is_failing = true);
     }

@@ -100,6 +100,8 @@ fn outcome(line: &Value, kind: &str) -> &'static str {
     let is_applied = line.get("outcome").and_then(Value::as_str) == Some("applied");
     match (kind, status) {
         ("reload", _) if !is_applied => "failure",
+        // An error may break off a stream whose status was sent.
+        ("outcome", _) if line.get("error").is_some() => "failure",
         ("reload" | "promoted" | "start" | "stop", _) | ("outcome", Some(200..400)) => "success",
         ("rejected" | "outcome", _) => "failure",
         _ => "unknown",

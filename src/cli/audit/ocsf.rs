@@ -81,7 +81,7 @@ fn api_activity(line: &Value, operation: &str, service: &str) -> Value {
         Disposition::Allowed | Disposition::Corrected => Severity::Informational,
         _ => Severity::Low,
     };
-    let is_success = (200..400).contains(&status);
+    let is_success = (200..400).contains(&status) && line.get("error").is_none();
     let mut event = base(line, (6003, 6, 99), severity, disposition);
     extend(
         &mut event,

@@ -1,6 +1,7 @@
 //! The summary of one request.
 
 use std::{
+    mem,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -11,6 +12,7 @@ use super::{
 };
 use crate::{
     event::{Caller, Context, Trace},
+    observe::TokenSum,
     timestamp::whole_microseconds,
 };
 
@@ -37,11 +39,15 @@ pub struct ExchangeSummary {
     pub model: String,
     /// Address of upstream that was called last: `primary` or `fallback`; empty if none was.
     pub upstream: &'static str,
+    /// Number of requests to the model API that were sent.
+    pub rounds: u32,
+    /// Tokens that the model API has counted. Known only if a sink needs them.
+    pub tokens: TokenSum,
     /// The HTTP status sent to the agent; 0 until then.
     pub status: u16,
     /// The strictest action of policies and hooks.
     pub action: ExchangeAction,
-    /// Reason code of an error of hookgate's own.
+    /// Reason code of an error of hookgate's own that is the response, or broke it off.
     pub error: Option<&'static str>,
     /// Chunks handed to hooks.
     pub chunks: u64,
@@ -51,6 +57,8 @@ pub struct ExchangeSummary {
     pub elapsed: Duration,
     /// Hooks that have not answered yet. Known only if a sink needs plans.
     pub asked: AskedHooks,
+    /// True if a request is not sent yet: the decision log and the circuit breaker may refuse it.
+    is_waiting: bool,
     started: Instant,
 }
 
@@ -68,6 +76,8 @@ impl ExchangeSummary {
             requested_model: String::new(),
             model: String::new(),
             upstream: "",
+            rounds: 0,
+            tokens: TokenSum::default(),
             status: 0,
             action: ExchangeAction::Pass,
             error: None,
@@ -75,6 +85,7 @@ impl ExchangeSummary {
             end: ExchangeEnd::Disconnected,
             elapsed: Duration::ZERO,
             asked: AskedHooks::default(),
+            is_waiting: false,
             started: Instant::now(),
         }
     }
@@ -139,16 +150,28 @@ impl ExchangeSummary {
                 self.chunks += 1;
                 self.asked.ask_about_chunk();
             }
-            ExchangeEvent::UpstreamSelected(target) => self.upstream = target,
+            ExchangeEvent::Sending { .. } => self.is_waiting = true,
+            ExchangeEvent::UpstreamSelected(target) => self.attempt(target),
+            ExchangeEvent::UsageReported(usage) => self.tokens.set(*usage),
             ExchangeEvent::Failed { reason, status } => {
                 self.action = ExchangeAction::Error;
                 self.error = Some(reason);
                 self.status = *status;
                 self.end = ExchangeEnd::Complete;
             }
+            ExchangeEvent::StreamAborted { reason } => self.error = Some(reason),
             ExchangeEvent::ResponseStarted { status } => self.status = *status,
             ExchangeEvent::ResponseEnded(end) => self.end = *end,
             _ => (),
+        }
+    }
+
+    /// Begins a round with the first attempt to send its request.
+    fn attempt(&mut self, target: &'static str) {
+        self.upstream = target;
+        if mem::take(&mut self.is_waiting) {
+            self.rounds += 1;
+            self.tokens.end_round();
         }
     }
 

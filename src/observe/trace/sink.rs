@@ -14,7 +14,6 @@ use crate::{
     config::ContentSettings,
     event::{Action, EventName},
     observe::{
-        TokenSum,
         recorder::{
             BodyPart, EventDecision, ExchangeAction, ExchangeEnd, ExchangeEvent, ExchangeSummary,
             InFlightExchanges, Sink, SinkNeed,
@@ -60,10 +59,8 @@ pub struct TraceSink {
     kind: RecordKind,
     /// The first event that is decided.
     event: Option<EventName>,
-    rounds: u32,
     /// A request that waits until it can be sent.
     waiting: Option<WaitingRequest>,
-    tokens: TokenSum,
     /// Steps that were not kept, because the record or the trace is full.
     dropped_details: u32,
     call: Option<Box<CallTrace>>,
@@ -93,9 +90,7 @@ impl TraceSink {
             settings,
             kind,
             event: None,
-            rounds: 0,
             waiting: None,
-            tokens: TokenSum::default(),
             dropped_details: 0,
             call: None,
             content: None,
@@ -125,12 +120,12 @@ impl TraceSink {
     }
 
     /// Returns the number of the request to the model API that an event belongs to.
-    const fn round_of(&self, event: EventName) -> u32 {
+    const fn round_of(&self, exchange: &ExchangeSummary, event: EventName) -> u32 {
         // Events of a call are fired or planned before its request is sent.
         if matches!(self.kind, RecordKind::Call) && event.is_model_call() {
-            self.rounds + 1
+            exchange.rounds + 1
         } else {
-            self.rounds
+            exchange.rounds
         }
     }
 
@@ -186,7 +181,7 @@ impl TraceSink {
         let record = CallRecord {
             head: self.head(exchange, elapsed, action),
             upstream: exchange.upstream,
-            tokens: self.tokens.total().map(TracedTokens::from),
+            tokens: exchange.tokens.total().map(TracedTokens::from),
             detail,
         };
         if let Some(content) = self.content.take() {
@@ -231,15 +226,13 @@ impl TraceSink {
             action,
             error: exchange.error,
             end,
-            rounds: self.rounds,
+            rounds: exchange.rounds,
         }
     }
 
     /// Begins a round with the first attempt to send its request, and records the address.
     fn attempt(&mut self, exchange: &ExchangeSummary, target: &'static str) {
         if let Some(request) = self.waiting.take() {
-            self.rounds += 1;
-            self.tokens.end_round();
             if let Some(content) = &mut self.content {
                 content.begin_round();
             }
@@ -298,7 +291,6 @@ impl Sink for TraceSink {
                 }
             }
             ExchangeEvent::Finished | ExchangeEvent::Closed => self.finish(exchange),
-            ExchangeEvent::UsageReported(usage) => self.tokens.set(*usage),
             ExchangeEvent::Sending { body, .. } => {
                 let bytes = body.map(|body| body.len() as u64);
                 self.waiting = Some(WaitingRequest { bytes });

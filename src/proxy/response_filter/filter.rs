@@ -204,7 +204,7 @@ impl<'a> ResponseFilter<'a> {
         }
         self.edited_candidates.remove_copies(&mut chunk)?;
         let inspected = self.second_policies.inspect(&mut chunk, position)?;
-        runs.extend(self.record_policies(inspected));
+        runs.extend(self.record_second_pass(inspected));
         match self.apply_runs(chunk, runs)? {
             Continue(chunk) => self.fire_before_tool(chunk).await,
             refused @ Break(_) => Ok(refused),

@@ -255,14 +255,18 @@ async fn a_file_size_limit_acts_like_a_full_disk() {
     decision_log(&gateway.path("audit.jsonl"));
 }
 
-#[tokio::test]
-async fn a_decision_on_a_call_is_in_the_log_before_the_agent_receives_the_call() {
-    // The hook makes the log unwritable while it decides.
+/// Returns a hook that makes the log of its gateway unwritable, and prints this output.
+fn breaking_log(output: &Value) -> Value {
     let limit = "import resource,sys; \
                  resource.prlimit(int(sys.argv[1]), resource.RLIMIT_FSIZE, (1, -1))";
+    let command = format!("cat > /dev/null; python3 -c '{limit}' $PPID; echo '{output}'");
+    hook::command("breaks", &command)
+}
+
+#[tokio::test]
+async fn a_decision_on_a_call_is_in_the_log_before_the_agent_receives_the_call() {
     let edit = json!({ "hookSpecificOutput": { "tool_input": { "path": "b" } } });
-    let rewrite = format!("cat > /dev/null; python3 -c '{limit}' $PPID; echo '{edit}'");
-    let hooks = hook::config(&[("BeforeTool", hook::command("rewrite", &rewrite))]);
+    let hooks = hook::config(&[("BeforeTool", breaking_log(&edit))]);
     for stream in [false, true] {
         let upstream = Upstream::mock().await;
         let audit = format!("{{ path: audit.jsonl }}\n{hooks}");
@@ -279,6 +283,21 @@ async fn a_decision_on_a_call_is_in_the_log_before_the_agent_receives_the_call()
         assert_refused(&answer, 503, "AUDIT_UNAVAILABLE");
         assert_eq!(upstream.requests().len(), 1);
     }
+}
+
+#[tokio::test]
+async fn a_refused_answer_to_a_token_count_is_in_the_log_before_the_agent_receives_the_error() {
+    let upstream = Upstream::mock().await;
+    let answer = hook::response(&json!({ "text": "three" }));
+    let hooks = hook::config(&[("BeforeModel", breaking_log(&answer))]);
+    let audit = format!("{{ path: audit.jsonl }}\n{hooks}");
+    let gateway = Gateway::start_after("trap '' XFSZ", &upstream, &audit);
+
+    let path = format!("/v1beta/models/{MODEL}:countTokens");
+    let refused = gateway.agent.post(&path, prompt("a").to_string()).await;
+
+    assert_refused(&refused, 503, "AUDIT_UNAVAILABLE");
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]

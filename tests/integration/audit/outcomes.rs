@@ -15,6 +15,7 @@ use crate::harness::{
     Agent, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, chunked_head, decision_log,
     eventually, hook, next_chunk, prompt, read_to_end, run, wait_until_closed, write_chunk,
 };
+use crate::trace::calls;
 
 /// Starts a gateway in a process of its own, with its config and log in a folder.
 fn serve(upstream: &Upstream, config: &str) -> (ServerProcess, Agent, TempDir) {
@@ -123,6 +124,55 @@ async fn a_failed_call_is_logged_with_its_error() {
         (&outcomes[0]["rounds"], &outcomes[1]["rounds"]),
         (&json!(1), &json!(0))
     );
+}
+
+#[tokio::test]
+async fn an_error_that_breaks_off_a_stream_is_logged_listed_and_exported() {
+    let upstream = Upstream::raw(|_, mut socket| async move {
+        let head = chunked_head("text/event-stream");
+        tokio::io::AsyncWriteExt::write_all(&mut socket, head.as_bytes())
+            .await
+            .unwrap();
+        // Without a finish reason, the chunk does not wait for the next one.
+        let chunk = r#"{"candidates":[{"content":{"parts":[{"text":"some words, "}]}}]}"#;
+        let chunk = format!("data: {chunk}\r\n\r\n");
+        write_chunk(&mut socket, chunk.as_bytes()).await.unwrap();
+    })
+    .await;
+    let config = format!("{AUDIT}policies: [{{ policy: redact, detect: [email] }}]\n");
+    let gate = TestGateway::start(&upstream, &config).await;
+
+    let path = format!("/v1beta/models/{MODEL}:streamGenerateContent?alt=sse");
+    let (agent, body) = (gate.agent(), prompt("hi").to_string());
+    // The connection may break before the head is read.
+    if let Ok(mut answer) = agent.try_open(&path, body).await {
+        while let Ok(Some(_)) = answer.chunk().await {}
+    }
+
+    let found = calls(&gate, "error=any", 1).await;
+    let call = &found["calls"][0];
+    let error = call["error"].as_str().unwrap_or_default();
+    assert!(error.starts_with("UPSTREAM_"), "{call:#}");
+    assert_eq!(
+        (&call["status"], &call["end"]),
+        (&json!(200), &json!("truncated"))
+    );
+    let log = gate.path("audit.jsonl");
+    let folder = gate.stop_and_keep_files().await;
+    let lines = decision_log(&log);
+    let outcome = only(&lines, "outcome");
+    assert_eq!(
+        (&outcome["action"], &outcome["error"]),
+        (&json!("pass"), &json!(error))
+    );
+    for (format, failure) in [
+        ("ecs", r#""outcome":"failure""#),
+        ("ocsf", r#""status":"Failure""#),
+    ] {
+        let export = ["audit", "export", "audit.jsonl", "--format", format];
+        let (_, out, _) = run(&export, folder.path());
+        assert!(out.contains(failure), "{format}: {out}");
+    }
 }
 
 #[tokio::test]

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{AUDIT, hash, kinds, lines::stop_and_read_log};
-use crate::harness::{Answer, TestGateway, Upstream, decision_log, prompt, run};
+use super::{AUDIT, hash, kinds, lines::stop_and_read_log, only};
+use crate::harness::{Answer, TestGateway, Upstream, decision_log, hook, prompt, run};
 
 const MODEL: &str = "gemini-2.5-pro";
 
@@ -200,4 +200,107 @@ async fn a_tool_that_a_policy_removes_from_a_request_is_logged() {
         .find(|line| line["event"] == "BeforeModel")
         .unwrap();
     assert_eq!(event["hooks"][0]["edited"], true);
+}
+
+/// Config of an `AfterModel` hook that leaves every answer as it is.
+fn looking() -> String {
+    hook::config(&[("AfterModel", hook::command("look", "cat > /dev/null"))])
+}
+
+#[tokio::test]
+async fn an_observed_denial_is_logged_once_beside_hooks_on_answers() {
+    let upstream = upstream_with_tool_call().await;
+    let config = guard(", mode: observe") + &looking();
+    let gate = TestGateway::start(&upstream, &config).await;
+
+    gate.agent().generate(MODEL, &prompt("hello")).await;
+
+    let rules = gate.operator().get("/rules").await.json();
+    let tools = rules.as_array().unwrap().iter();
+    let mut tools = tools.filter(|rule| rule["name"] == "tools");
+    assert_eq!(tools.next().unwrap()["would_have"], 1, "{rules:#}");
+    let lines = stop_and_read_log(gate).await;
+    let mut events = kinds(&lines);
+    events.retain(|kind| matches!(kind.as_str(), "BeforeTool" | "AfterModel"));
+    assert_eq!(events, ["BeforeTool", "AfterModel"], "{lines:#?}");
+    let after_model = lines.iter().find(|line| line["event"] == "AfterModel");
+    let tools = &after_model.unwrap()["hooks"][0];
+    assert_eq!(
+        (&tools["denied_calls"], &tools["runs"]),
+        (&json!(1), &json!(2))
+    );
+}
+
+#[tokio::test]
+async fn the_runs_of_both_passes_on_a_stream_are_counted() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, &(guard("") + &looking())).await;
+
+    gate.agent()
+        .stream(MODEL, &prompt("one two three four"))
+        .await;
+
+    let counted = metrics(&gate).await;
+    let lines = stop_and_read_log(gate).await;
+    let after_model = lines.iter().find(|line| line["event"] == "AfterModel");
+    let after_model = after_model.unwrap();
+    let runs = 2 * after_model["chunks"].as_u64().unwrap();
+    assert!(runs > 2, "{after_model}");
+    assert_eq!(
+        (
+            &after_model["hooks"][0]["name"],
+            &after_model["hooks"][0]["runs"]
+        ),
+        (&json!("tools"), &json!(runs)),
+        "{after_model}"
+    );
+    let series = r#"hookgate_hook_runs_total{event="AfterModel",hook="tools",status="ok"}"#;
+    let line = format!("{series} {runs}\n");
+    assert!(counted.contains(&line), "{line}: {counted}");
+}
+
+#[tokio::test]
+async fn a_request_that_a_hook_edits_is_one_event_with_both_passes() {
+    let upstream = Upstream::mock().await;
+    let messages = json!([{ "role": "user", "content": "mail a@b.example" }]);
+    let edit = hook::printing("edit", &hook::request(&json!({ "messages": messages })));
+    let policy = "policies: [{ policy: redact, name: mails, detect: [email] }]\n";
+    let config = format!("{AUDIT}{policy}{}", hook::config(&[("BeforeModel", edit)]));
+    let gate = TestGateway::start(&upstream, &config).await;
+
+    gate.agent().generate(MODEL, &prompt("hello")).await;
+
+    assert!(!upstream.only_request().body.contains("a@b.example"));
+    let lines = stop_and_read_log(gate).await;
+    let events = lines.iter().filter(|line| line["event"] == "BeforeModel");
+    let events: Vec<&Value> = events.collect();
+    assert_eq!(events.len(), 1, "{lines:#?}");
+    let hooks = events[0]["hooks"].as_array().unwrap().iter();
+    let runs: Vec<Value> = hooks
+        .map(|hook| json!([hook["name"], hook["runs"], hook["edited"]]))
+        .collect();
+    assert_eq!(
+        runs,
+        [json!(["mails", 2, true]), json!(["edit", null, null])]
+    );
+}
+
+#[tokio::test]
+async fn the_model_of_each_round_is_logged() {
+    let upstream = upstream_with_tool_call().await;
+    let edit = hook::request(&json!({ "model": "gemini-2.5-flash" }));
+    let once = format!("cat > /dev/null; [ -e swapped ] || {{ touch swapped; echo '{edit}'; }}");
+    let swap = hook::config(&[("BeforeModel", hook::command("swap", &once))]);
+    let gate = TestGateway::start(&upstream, &(guard("") + &swap)).await;
+
+    gate.agent().generate(MODEL, &prompt("hello")).await;
+
+    let called = upstream.requests();
+    assert!(called[0].path.contains("gemini-2.5-flash"));
+    assert!(called[1].path.contains(MODEL));
+    let lines = stop_and_read_log(gate).await;
+    let requests = lines.iter().filter(|line| line["kind"] == "request");
+    let models: Vec<&Value> = requests.map(|request| &request["model"]).collect();
+    assert_eq!(models, ["gemini-2.5-flash", MODEL]);
+    assert_eq!(only(&lines, "outcome")["model"], MODEL);
 }

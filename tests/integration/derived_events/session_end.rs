@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Chat, MODEL, call, log, log_command, script, text};
 use crate::harness::{TEST_TIMEOUT, TestGateway, Upstream, eventually, hook};
+use crate::trace::calls;
 
 /// Gateway with these hooks whose sessions expire after 300 ms.
 async fn start_with_short_idle(
@@ -66,6 +67,22 @@ async fn an_idle_session_ends_once() {
     assert_ne!(first, second);
     assert_eq!(ends[0]["reason"], "other");
     assert_eq!(ends[0]["hook_event_name"], "SessionEnd");
+}
+
+#[tokio::test]
+async fn the_end_of_an_idle_session_has_a_record_with_its_own_id() {
+    let upstream = Upstream::mock().await;
+    let gate = start_with_short_idle(&upstream, &[end_hook()], "").await;
+    session_id(&gate, &Chat::with_prompt("one")).await;
+
+    let listed = calls(&gate, "", 2).await;
+
+    // The newest is first.
+    let id = listed["calls"][0]["id"].as_str().unwrap();
+    assert!(!id.is_empty(), "{listed:#}");
+    let shown = gate.operator().get(&format!("/calls/{id}")).await;
+    assert_eq!(shown.status, 200, "{}", shown.text());
+    assert_eq!(shown.json()["call"]["method"], "SessionEnd");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::{only_exchange, recorded};
-use crate::harness::{TestGateway, Upstream, prompt};
+use crate::harness::{TestGateway, Upstream, prompt, respond};
 
 const GUARD: &str = "policies: [{ policy: prompt_guard, deny: [secret] }]\n";
 
@@ -100,6 +100,28 @@ async fn recording_can_be_limited_to_denied_exchanges() {
         .collect();
 
     assert_eq!(actions, ["deny"]);
+}
+
+#[tokio::test]
+async fn an_edited_request_is_recorded_however_its_call_ends() {
+    let policies = "policies:\n\
+        - { policy: redact, detect: [email] }\n\
+        - { policy: prompt_guard, deny: [secret] }\n";
+    for (only, text, action) in [
+        ("edited", "a secret of bob@example.com", "deny"),
+        ("denied, edited", "mail bob@example.com", "error"),
+    ] {
+        let upstream = Upstream::with(|_| respond(502, "text/html", "<html>bad</html>")).await;
+        let config =
+            format!("record: {{ path: recordings, what: {{ only: [{only}] }} }}\n{policies}");
+        let gateway = TestGateway::start(&upstream, &config).await;
+        gateway.agent().generate("m", &prompt(text)).await;
+        gateway.agent().generate("m", &prompt("hi")).await;
+
+        let exchange = only_exchange(recorded(gateway).await);
+
+        assert_eq!(exchange.outcome.action, action);
+    }
 }
 
 #[tokio::test]

@@ -11,8 +11,10 @@ impl ResponseFilter<'_> {
     /// last call.
     pub(super) fn record_unreported(&mut self) {
         let chunks = std::mem::take(&mut self.unrecorded_chunks);
-        if chunks > 0 {
-            let runs = &self.first_policies.take_unreported();
+        let mut runs = self.first_policies.take_unreported();
+        runs.extend(self.second_policies.take_unreported());
+        if chunks > 0 || !runs.is_empty() {
+            let runs = &runs;
             self.context
                 .record(&ExchangeEvent::ChunksPassed { chunks, runs });
         }
@@ -29,6 +31,17 @@ impl ResponseFilter<'_> {
             runs.into_iter().partition(HookRun::has_output);
         self.context.record(&ExchangeEvent::PoliciesRan(&silent));
         with_output
+    }
+
+    /// Records runs of policies on what hooks changed. Returns those with an output. Calls that an
+    /// observing policy would have removed are those that it has found before the hooks.
+    pub(super) fn record_second_pass(&self, mut runs: Vec<HookRun>) -> Vec<HookRun> {
+        let observed = runs.iter_mut().filter(|run| !run.is_enforced());
+        for run in observed.filter(|run| !run.refused.is_empty()) {
+            run.refused.clear();
+            run.edited = false;
+        }
+        self.record_policies(runs)
     }
 
     /// Records runs whose outputs have no effect.
