@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{logged_in, with_users};
@@ -161,6 +161,29 @@ async fn an_input_that_is_neither_event_nor_request_is_rejected() {
     );
     assert_eq!(answer.status, 400);
     assert_eq!(answer.json()["error"]["details"][0]["reason"], "BAD_JSON");
+}
+
+#[tokio::test]
+async fn a_schema_that_multiplies_its_values_has_a_small_answer() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+    let viewer = gateway
+        .operator()
+        .sending("authorization", "Bearer vera-token");
+    let array = |items: Value| json!({ "type": "array", "items": items, "minItems": 100 });
+    let schema = (0..3).fold(json!({ "type": "string" }), |items, _| array(items));
+    let input = json!({
+        "contents": [{ "parts": [{ "text": "hello" }] }],
+        "generationConfig": { "responseSchema": schema },
+    });
+
+    let body = json!({ "input": input }).to_string();
+    let answer = viewer.post("/try", body).await;
+
+    assert_eq!(answer.status, 200);
+    assert!(answer.text().contains("example"));
+    let bytes = answer.text().len();
+    assert!(bytes < 1_000_000, "{bytes} bytes");
 }
 
 #[tokio::test]
