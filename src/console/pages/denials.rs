@@ -247,10 +247,23 @@ fn difference_from_call(difference: CaseDifference) -> Markup {
             CaseDifference::EarlierCalls => (earlier_calls()),
             CaseDifference::OtherConfig => (other_config()),
             CaseDifference::MissingAnswers(missing) => (missing_answers(missing)),
+            CaseDifference::NoAnswer => p.problem {
+                "The model API answered with an error, which is not kept. The mock answers in its place, so hooks "
+                "decide on an answer that this call did not have."
+            },
+            CaseDifference::HookFailed => p.problem {
+                "A hook failed in this call, or its last proof had failed. It runs again in the test and may decide "
+                "otherwise."
+            },
+            CaseDifference::CallerKey => p.problem {
+                "A condition compares " code { "caller.key" } ", and the caller has no name. The test sends no key, so "
+                "the condition may differ."
+            },
             CaseDifference::RequestLimits => p.problem {
                 "A policy " code { "request_limits" } " decided. The test runs without the earlier calls of this "
                 "session, so it does not pass if they had used up its " code { "max_calls" } " or "
-                code { "max_tokens" } "."
+                code { "max_tokens" } ". The request is kept without white space and most of the envelope of Code "
+                "Assist, so it may be within " code { "max_input" } "."
             },
             CaseDifference::UnreadableValue => p.problem {
                 code { "hookgate test" } " cannot read this file: it has a number that is too large, more than 64 "
