@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use axum::{Extension, extract::State};
-use http::StatusCode;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -103,8 +102,6 @@ pub(in crate::console) async fn submit(
         version: Some(fields.get("version")).filter(|version| !version.is_empty()),
     };
     let tried = trials.perform(&app, &principal, trial).await;
-    let refused = tried.as_ref().err();
-    let status = refused.map_or(StatusCode::OK, ApiError::status);
     let body = html! {
         @match &tried {
             Err(error) => p.problem role="alert" { (with_code(error.message())) },
@@ -112,7 +109,7 @@ pub(in crate::console) async fn submit(
         }
         (form(&app, &principal, trial))
     };
-    Ok(page(body).with_status(status))
+    Ok(page(body).with_error(tried.err()))
 }
 
 fn page(body: Markup) -> Page {

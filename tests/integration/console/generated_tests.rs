@@ -374,7 +374,7 @@ async fn a_test_of_a_call_that_the_model_api_answers_with_an_error_has_a_note() 
 #[tokio::test]
 async fn a_test_of_a_request_that_is_too_large_has_a_note() {
     let upstream = Upstream::mock().await;
-    let config = format!("{CONTENT}policies: [{{ policy: request_limits, max_input: 100 }}]\n");
+    let config = format!("{CONTENT}policies: [{{ policy: request_limits, max_input: 100B }}]\n");
     let gateway = gateway_with_file(&upstream, &config).await;
 
     let body = prompt(&"x".repeat(1_000));
