@@ -35,7 +35,7 @@ pub use self::{
     store::{
         MAX_PAGE_RECORDS, TraceStore, TracedRules,
         content::{ContentReason, StoredContent},
-        denials::DenialGroup,
+        denials::{DenialGroup, kept_rule_name},
         masking::MaskedBody,
         pages::{CallPage, CallView, DenialList, ScanRange, TraceStatus},
         subscription::{TraceBatch, TraceSubscription},
