@@ -211,6 +211,24 @@ async fn only_hooks_that_can_deny_are_shown_as_failing_open() {
 }
 
 #[tokio::test]
+async fn warnings_of_the_config_have_no_secrets_of_commands() {
+    let upstream = Upstream::mock().await;
+    let command = "echo AKIAIOSFODNN7EXAMPLE";
+    let hooks = hook::config(&[("BeforeModel", json!({ "command": command }))]);
+    let gateway = TestGateway::start(&upstream, &hooks).await;
+
+    let config = gateway.operator().get("/config").await;
+
+    let warnings = config.json()["warnings"].to_string();
+    assert!(warnings.contains("fails open"), "{warnings}");
+    assert!(
+        !config.text().contains("AKIAIOSFODNN7EXAMPLE"),
+        "{}",
+        config.text()
+    );
+}
+
+#[tokio::test]
 async fn guards_that_fail_closed_without_a_proof_are_counted() {
     let upstream = Upstream::mock().await;
     let closed = |name: &str| {
