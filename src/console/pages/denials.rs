@@ -13,7 +13,7 @@ use crate::{
     config::AdminRole,
     console::{
         call_row::{LIST as CALLS, verdict_badge},
-        format::{calls_with, config_line, item_address, parameter, with_parameter},
+        format::{calls_with, config_line, item_address, parameter, text_block, with_parameter},
         page::Page,
         pages::{
             call::{NO_CONTENT_OF_EVENTS, unknown_call},
@@ -328,7 +328,7 @@ fn test_file(yaml: &str, source: &RuleSource) -> Markup {
             },
         }
         p { "Save this as " code { "denial.yaml" } " and run " code { "hookgate test denial.yaml" } "." }
-        pre tabindex="0" { (yaml) }
+        (text_block(yaml))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     console::{
         call_row::verdict_badge,
         form::{FormFields, csrf_field},
-        format::{counted, with_code},
+        format::{MAX_TEXT_BYTES, counted, text_block, too_large, with_code},
         page::{BadgeKind, Page, badge, table},
         timeline::timeline,
     },
@@ -62,13 +62,17 @@ pub(in crate::console) async fn show(
     let missing = recorded.as_ref().map(|recorded| recorded.missing_answers);
     let fields = recorded.map(|recorded| Value::Object(recorded.into_fields("body")));
     let input = fields.map(|fields| format!("{fields:#}"));
+    let input = input.as_deref();
+    let shown = input.filter(|input| input.len() <= MAX_TEXT_BYTES);
     let trial = Trial {
-        input: input.as_deref().unwrap_or(EXAMPLE),
+        input: shown.unwrap_or(EXAMPLE),
         mode: TrialMode::DryRun,
         version: None,
     };
     let body = html! {
-        @if let Some(missing) = missing {
+        @if let Some(input) = input.filter(|_| shown.is_none()) {
+            (too_large(input))
+        } @else if let Some(missing) = missing {
             p role="status" { "The call with its masked request and the answers of the model API." }
             @if let Some(missing) = missing { (missing_answers(missing)) }
         } @else if !call.is_empty() {
@@ -230,7 +234,7 @@ fn result(action: &AgentAction, report: &TrialReport, trial: Trial<'_>) -> Marku
         @if let Some(record) = &report.record {
             details { summary { "Timeline" } (timeline(record)) }
         }
-        details { summary { "JSON" } pre tabindex="0" { (format!("{:#}", json!(report))) } }
+        details { summary { "JSON" } (text_block(&format!("{:#}", json!(report)))) }
         h2 { "Input" }
     }
 }

@@ -166,6 +166,31 @@ async fn a_number_that_no_test_can_have_is_named_on_the_page() {
 }
 
 #[tokio::test]
+async fn a_text_that_its_indentation_makes_too_large_is_not_shown() {
+    let upstream = Upstream::mock().await;
+    let config = format!("{CONTENT}policies: [{{ policy: prompt_guard, deny: [aurora] }}]\n");
+    let gateway = gateway_with_file(&upstream, &config).await;
+    let numbers = format!("[{}0]", "0,".repeat(100_000));
+    let nested = (0..50).fold(numbers, |inner, _| format!("[{inner}]"));
+    let body = prompt("aurora").to_string();
+    let body = body.replacen('{', &format!("{{\"labels\":{{\"n\":{nested}}},"), 1);
+
+    let path = "/v1beta/models/m:generateContent";
+    let answer = gateway.agent().post(path, body).await;
+    let id = answer.header("x-hookgate-request-id");
+    let browser = Browser::at(&gateway);
+    wait_for_rows(&browser, "?verdict=deny", 1).await;
+
+    for path in [
+        format!("/console/calls/{id}/test"),
+        format!("/console/try?call={id}"),
+    ] {
+        let page = wait_for_text(&browser, &path, "too large for a page").await;
+        assert!(page.len() < 1_000_000, "{path}: {} bytes", page.len());
+    }
+}
+
+#[tokio::test]
 async fn a_test_names_the_config_of_a_rollout_that_alone_has_the_rule() {
     for content in [CONTENT, ""] {
         let call = tool_call_answer("run_shell_command", &json!({ "command": "ls" }));
