@@ -116,6 +116,7 @@ pub(super) async fn get_call(
         ("reason" = Option<String>, Query, description = "Why the content is viewed.")),
     responses(
         (status = 200, description = "The content.", body = StoredContent),
+        (status = 400, description = "`reason` is given twice.", body = GoogleError),
         (status = 404, description = "No content of the call is kept.", body = GoogleError), AdminErrors))]
 pub(super) async fn get_content(
     State(app): State<App>,
@@ -168,7 +169,8 @@ pub(super) async fn stream_calls(
     request_body = WatchRequest,
     responses(
         (status = 200, description = "The session is watched.", body = SessionWatch),
-        (status = 400, description = "A field is missing or out of range, or the trace is off.", body = GoogleError), AdminErrors))]
+        (status = 400, description = "A field is missing or out of range, or the trace is off.", body = GoogleError),
+        (status = 413, description = "The body is larger than 2 MiB.", body = GoogleError), AdminErrors))]
 pub(super) async fn watch_session(
     State(app): State<App>,
     Path(session): Path<String>,
