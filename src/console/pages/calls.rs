@@ -160,7 +160,7 @@ fn in_flight(found: &InFlightCalls) -> Markup {
                     table {
                         caption { "When this page was made, the oldest first" }
                         thead { tr {
-                            @for column in ["Since", "For", "Method", "Model", "Caller", "Session", "Action", "Status"] {
+                            @for column in ["Since (UTC)", "For", "Method", "Model", "Caller", "Session", "Action", "Status"] {
                                 (header_cell(column))
                             }
                         } }
