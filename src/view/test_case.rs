@@ -99,11 +99,10 @@ pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Op
     let has_other_config = is_ambiguous || has_other_config(app, arm, rule);
     differences.extend(has_other_config.then_some(CaseDifference::OtherConfig));
     let source = RuleSource::of(&arm.config);
-    let yaml = file(&source, case);
-    let is_unreadable = SpannedYaml::parse(&yaml, Path::new("")).is_err();
-    differences.extend(is_unreadable.then_some(CaseDifference::UnreadableValue));
+    let file = CaseFile::new(&source, case);
+    differences.extend((!file.is_readable).then_some(CaseDifference::UnreadableValue));
     Some(ContentCase {
-        yaml,
+        yaml: file.yaml,
         source,
         differences,
     })
@@ -268,27 +267,42 @@ pub async fn from_names(app: &App, group: &DenialGroup) -> Option<NamedCase> {
     Some(NamedCase {
         passes: denied.await,
         has_other_config: has_other_config(app, arm, rule),
-        yaml: file(&source, case),
+        yaml: CaseFile::new(&source, case).yaml,
         source,
     })
 }
 
-fn file(source: &RuleSource, case: Map<String, Value>) -> String {
-    let config = match source {
-        RuleSource::File(path) => Some(path.display().to_string()),
-        RuleSource::Bundles => Some(CONFIG_OF_BUNDLE.to_owned()),
-        RuleSource::CommandLine => None,
-    };
-    let mut file = Map::new();
-    file.extend(config.map(|config| ("config".to_owned(), json!(config))));
-    let cases = Value::Array(vec![Value::Object(case)]);
-    file.insert("cases".to_owned(), cases);
-    let file = Value::Object(file);
-    let yaml = to_yaml(&file);
-    let read = SpannedYaml::parse(&yaml, Path::new(""));
-    if yaml.contains(is_hidden) || read.is_ok_and(|read| read.value() != file) {
-        // JSON, which is YAML, has escapes for such characters, and each number as it was sent.
-        return format!("{file:#}");
+/// The text of a file of one case.
+struct CaseFile {
+    yaml: String,
+    /// True if `hookgate test` can read it.
+    is_readable: bool,
+}
+
+impl CaseFile {
+    fn new(source: &RuleSource, case: Map<String, Value>) -> Self {
+        let config = match source {
+            RuleSource::File(path) => Some(path.display().to_string()),
+            RuleSource::Bundles => Some(CONFIG_OF_BUNDLE.to_owned()),
+            RuleSource::CommandLine => None,
+        };
+        let mut file = Map::new();
+        file.extend(config.map(|config| ("config".to_owned(), json!(config))));
+        let cases = Value::Array(vec![Value::Object(case)]);
+        file.insert("cases".to_owned(), cases);
+        let file = Value::Object(file);
+        let parse = |text: &str| SpannedYaml::parse(text, Path::new(""));
+        let yaml = to_yaml(&file);
+        let read = parse(&yaml);
+        let is_readable = read.is_ok();
+        if yaml.contains(is_hidden) || read.is_ok_and(|read| read.value() != file) {
+            // JSON, which is YAML, has escapes for such characters, and each number as it was sent.
+            let json = format!("{file:#}");
+            return Self {
+                is_readable: parse(&json).is_ok(),
+                yaml: json,
+            };
+        }
+        Self { yaml, is_readable }
     }
-    yaml
 }
