@@ -194,7 +194,8 @@ async fn only_hooks_that_can_deny_are_shown_as_failing_open() {
     let settings = json!({ "hooks": {
         "BeforeTool": groups, "AfterModel": groups, "SessionEnd": groups, "Notification": groups,
     } });
-    let files = [("settings.json", &*settings.to_string())];
+    let settings = settings.to_string();
+    let files = [("settings.json", &*settings)];
     let config = "hook_files: [{ path: settings.json }]\n";
     let gateway = TestGateway::with_files(&upstream, config, &files).await;
 
