@@ -131,7 +131,8 @@ fn limits_status(limits: &SharedLimits) -> String {
 /// Reloads the config. An invalid config changes nothing.
 #[utoipa::path(post, path = "/reload", tag = "admin", responses(
     (status = 200, description = "The new config is in use.", body = Health),
-    (status = 400, description = "The previous config stays; the message lists every problem of the new one.", body = GoogleError), AdminErrors))]
+    (status = 400, description = "The previous config stays; the message lists every problem of the new one.", body = GoogleError),
+    (status = 503, description = "It takes longer than 60 s, and goes on.", body = GoogleError), AdminErrors))]
 pub(super) async fn reload(
     State(app): State<App>,
     principal: AdminPrincipal,

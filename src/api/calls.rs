@@ -12,7 +12,7 @@ use axum::{
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http::{HeaderMap, header};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
@@ -24,8 +24,8 @@ use crate::{
     auth::AdminPrincipal,
     error::{ApiError, ErrorReason},
     observe::trace::{
-        CallLine, CallPage, CallSummary, CallView, DenialList, InFlightCalls, MAX_PAGE_RECORDS,
-        ScanRange, SessionWatch, StoredContent, TraceFilter,
+        CallList, CallView, DenialList, InFlightCalls, MAX_PAGE_RECORDS, SessionWatch,
+        StoredContent, TraceFilter,
     },
     state::App,
     view::{
@@ -80,8 +80,11 @@ pub(super) async fn list_calls(
 ) -> Result<Json<CallList>, ApiError> {
     let query = CallQuery::parse(query.as_deref())?;
     let store = &app.resources.trace;
-    let page = store.list(&query.filter, query.cursor, query.limit);
-    Ok(Json(CallList::new(page, &principal)))
+    let mut page = store.list(&query.filter, query.cursor, query.limit);
+    let calls = page.calls.into_iter();
+    let calls = calls.map(|call| content::visible_call(&principal, call));
+    page.calls = calls.collect();
+    Ok(Json(page))
 }
 
 /// One call with all of its steps, and its neighbours under a filter.
@@ -113,6 +116,7 @@ pub(super) async fn get_call(
         ("reason" = Option<String>, Query, description = "Why the content is viewed.")),
     responses(
         (status = 200, description = "The content.", body = StoredContent),
+        (status = 400, description = "`reason` is given twice.", body = GoogleError),
         (status = 404, description = "No content of the call is kept.", body = GoogleError), AdminErrors))]
 pub(super) async fn get_content(
     State(app): State<App>,
@@ -165,7 +169,8 @@ pub(super) async fn stream_calls(
     request_body = WatchRequest,
     responses(
         (status = 200, description = "The session is watched.", body = SessionWatch),
-        (status = 400, description = "A field is missing or out of range, or the trace is off.", body = GoogleError), AdminErrors))]
+        (status = 400, description = "A field is missing or out of range, or the trace is off.", body = GoogleError),
+        (status = 413, description = "The body is larger than 2 MiB.", body = GoogleError), AdminErrors))]
 pub(super) async fn watch_session(
     State(app): State<App>,
     Path(session): Path<String>,
@@ -207,22 +212,6 @@ pub(super) async fn denials(State(app): State<App>, principal: AdminPrincipal) -
     responses((status = 200, description = "The rules, in the order of the config, and then those that only the config of a rollout has.", body = Vec<RuleView>), AdminErrors))]
 pub(super) async fn rules(State(app): State<App>) -> Json<Vec<RuleView>> {
     Json(rules::rules(&app))
-}
-
-/// One page of calls.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct CallList {
-    /// Calls that match, newest first.
-    #[schema(value_type = Vec<CallSummary<'_>>)]
-    calls: Vec<CallLine>,
-    /// Cursor of the next page; absent on the last one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<u64>,
-    /// Position of the last call that had ended, matching or not. `/calls/stream` continues behind
-    /// it.
-    last_seq: u64,
-    /// Calls that were searched for this page.
-    scanned: ScanRange,
 }
 
 /// For how long a session is watched, and why.
@@ -268,19 +257,6 @@ impl CallQuery {
                 ))
             })?,
         })
-    }
-}
-
-impl CallList {
-    fn new(page: CallPage, principal: &AdminPrincipal) -> Self {
-        let calls = page.calls.into_iter();
-        let calls = calls.map(|call| CallLine(content::visible_call(principal, call)));
-        Self {
-            calls: calls.collect(),
-            next: page.next,
-            last_seq: page.last_seq,
-            scanned: page.scanned,
-        }
     }
 }
 

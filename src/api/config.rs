@@ -99,7 +99,9 @@ pub(super) async fn get_config_history(
     request_body = PromotionRequest,
     responses(
         (status = 200, description = "The revision is in use.", body = Promotion),
-        (status = 400, description = "The revision does not exist, is in use without a rollout, or has problems; the config in use stays.", body = GoogleError), AdminErrors))]
+        (status = 400, description = "The revision does not exist, is in use without a rollout, or has problems; the config in use stays.", body = GoogleError),
+        (status = 413, description = "The body is larger than 2 MiB.", body = GoogleError),
+        (status = 503, description = "It takes longer than 60 s, and goes on.", body = GoogleError), AdminErrors))]
 pub(super) async fn promote(
     State(app): State<App>,
     principal: AdminPrincipal,
@@ -119,7 +121,8 @@ pub(super) async fn promote(
 #[utoipa::path(post, path = "/config/rollback", tag = "admin",
     responses(
         (status = 200, description = "The revision is in use.", body = Promotion),
-        (status = 400, description = "No revision was in use before, or it has problems; the config in use stays.", body = GoogleError), AdminErrors))]
+        (status = 400, description = "No revision was in use before, or it has problems; the config in use stays.", body = GoogleError),
+        (status = 503, description = "It takes longer than 60 s, and goes on.", body = GoogleError), AdminErrors))]
 pub(super) async fn roll_back(
     State(app): State<App>,
     principal: AdminPrincipal,

@@ -314,14 +314,16 @@ fn event_name(fields: &Map<String, Value>) -> Result<EventName, ApiError> {
     })
 }
 
-/// Reads the base fields and fills in those that are absent.
+/// Reads the base fields and fills in those that are absent. An empty session is absent.
 fn context(
     fields: &Map<String, Value>,
     caller: Caller,
     snapshot: &Snapshot,
 ) -> Result<Context, ApiError> {
     let text = |key| text_field(fields, key);
-    let session_id = text("session_id")?.unwrap_or_else(|| Uuid::new_v4().to_string());
+    let named = text("session_id")?.filter(|id| !id.is_empty());
+    let session_named = named.is_some();
+    let session_id = named.unwrap_or_else(|| Uuid::new_v4().to_string());
     if session_id.chars().count() > MAX_SESSION_ID_CHARS {
         let message = format!("`session_id` longer than {MAX_SESSION_ID_CHARS} characters");
         return Err(bad_event(message));
@@ -329,7 +331,7 @@ fn context(
     let hook_directory = || snapshot.config.hook_directory.display().to_string();
     Ok(Context {
         request_id: String::new(),
-        session_named: fields.get("session_id").is_some_and(Value::is_string),
+        session_named,
         session_id,
         transcript_path: text("transcript_path")?.unwrap_or_default(),
         cwd: text("cwd")?.unwrap_or_else(hook_directory),

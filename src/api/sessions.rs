@@ -44,6 +44,7 @@ pub(super) async fn list_sessions(
         ("caller" = Option<String>, Query, description = "Key of the caller or its begin, if several have a session with this id; empty for a caller without a credential. The most recent one if absent.")),
     responses(
         (status = 200, description = "The session.", body = SessionDetails),
+        (status = 400, description = "`caller` is given twice.", body = GoogleError),
         (status = 404, description = "No session has this id.", body = GoogleError), AdminErrors))]
 pub(super) async fn get_session(
     State(app): State<App>,

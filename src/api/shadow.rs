@@ -41,7 +41,8 @@ pub(super) async fn get_shadow(State(app): State<App>) -> Result<Json<ShadowStat
     request_body(content = String, content_type = "application/yaml"),
     responses(
         (status = 200, description = "The shadow is running.", body = ShadowStatus),
-        (status = 400, description = "The config or a parameter has problems; a shadow that is running stays, unless the config cannot be built.", body = GoogleError), AdminErrors))]
+        (status = 400, description = "The config or a parameter has problems; a shadow that is running stays, unless the config cannot be built.", body = GoogleError),
+        (status = 413, description = "The body is larger than 2 MiB.", body = GoogleError), AdminErrors))]
 pub(super) async fn start_shadow(
     State(app): State<App>,
     principal: AdminPrincipal,

@@ -37,6 +37,7 @@ pub struct TrialRequest {
     responses(
         (status = 200, description = "The report, as `hookgate explain --json` prints it.", body = Object),
         (status = 400, description = "The input is neither an event nor a request, or no revision has the version.", body = GoogleError),
+        (status = 413, description = "The body is larger than 2 MiB.", body = GoogleError),
         (status = 503, description = "Too many trials are running.", body = GoogleError), AdminErrors))]
 pub(super) async fn try_action(
     State(app): State<App>,

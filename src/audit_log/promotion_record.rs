@@ -11,7 +11,7 @@ pub struct PromotionRecord {
     pub from: String,
     /// Version of the revision.
     pub to: String,
-    /// Operator who promoted it; empty without users.
+    /// Operator who promoted it; `local` if no credential is configured.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
     /// SHA-256 of the report on which the promotion is based.

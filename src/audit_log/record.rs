@@ -238,7 +238,7 @@ pub struct CallSpan {
 /// A view of content, or a watch that keeps it.
 #[derive(Debug, Default, Serialize)]
 pub struct ViewRecord {
-    /// Operator; empty without users.
+    /// Operator; `local` if no credential is configured.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub by: String,
     /// Id of the request whose content was viewed; empty for a watch.

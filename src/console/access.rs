@@ -13,7 +13,7 @@ use crate::{
     auth::{AdminPrincipal, AuthError},
     config::AdminSettings,
     error::{ApiError, ErrorReason},
-    middleware::{RenderedError, client_address, session_cookie_name, session_id},
+    middleware::{client_address, session_cookie_name, session_id},
     state::App,
 };
 
@@ -108,10 +108,8 @@ fn rejected_login(error: AuthError, next: &str) -> Response {
         AuthError::Throttled { .. } => ApiError::from(error),
         _ => ApiError::new(ErrorReason::Unauthenticated, "No user has this token."),
     };
-    let page = login_form(next, Some(error.message())).with_status(error.status());
-    let mut response = page.respond(None);
-    response.extensions_mut().insert(RenderedError(error));
-    response
+    let page = login_form(next, Some(error.message()));
+    page.with_error(Some(error)).respond(None)
 }
 
 /// Returns a path of the console. Other targets of a redirect are replaced.

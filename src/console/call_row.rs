@@ -17,7 +17,7 @@ use crate::{
 
 /// Columns of the list of calls.
 pub(super) const COLUMNS: [&str; 13] = [
-    "Time",
+    "Time (UTC)",
     "Verdict",
     "Decided by",
     "Tools",
@@ -145,7 +145,7 @@ pub(super) fn models(requested: &str, called: &str) -> String {
     }
 }
 
-/// Returns a time without year and fractions of a second.
+/// Returns a time in UTC without year and fractions of a second.
 pub(super) fn short_time(time: &str) -> String {
     let date_and_time = time.get(5..10).zip(time.get(11..19));
     date_and_time.map_or_else(|| time.to_owned(), |(date, time)| format!("{date} {time}"))

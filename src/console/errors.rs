@@ -12,7 +12,7 @@ use super::{format::parameter, page::Page};
 use crate::{
     auth::AdminPrincipal,
     error::{ApiError, ErrorReason},
-    middleware::{RenderedError, is_foreign_link},
+    middleware::is_foreign_link,
     state::App,
 };
 
@@ -104,8 +104,6 @@ fn error_page(
         p.problem { (error.message()) }
         p { a href="/console/" { "Overview" } }
     };
-    let page = Page::new("Error", body).with_status(error.status());
-    let mut response = page.respond(principal);
-    response.extensions_mut().insert(RenderedError(error));
-    response
+    let page = Page::new("Error", body).with_error(Some(error));
+    page.respond(principal)
 }

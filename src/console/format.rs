@@ -8,6 +8,9 @@ use url::form_urlencoded;
 
 use crate::{observe::trace::RulePosition, state::Snapshot};
 
+/// Maximum size of a text that a page shows as a whole.
+pub(super) const MAX_TEXT_BYTES: usize = 8 * 1024 * 1024;
+
 /// Characters of a segment of a path that need no escape.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
@@ -95,6 +98,21 @@ pub(super) fn config_line(snapshot: &Snapshot, rule: &str, at: &RulePosition) ->
 /// Returns a line of a config as its file and number.
 pub(super) fn line_text(at: &RulePosition) -> String {
     format!("{}:{}", at.file, at.line)
+}
+
+/// Returns a text as it is, or a notice if it is too large for a page.
+pub(super) fn text_block(text: &str) -> Markup {
+    html! {
+        @if text.len() > MAX_TEXT_BYTES { (too_large(text)) }
+        @else { pre tabindex="0" { (text) } }
+    }
+}
+
+/// Returns a notice on a text that is not shown because of its size.
+pub(super) fn too_large(text: &str) -> Markup {
+    html! {
+        p.problem { "The text has " (bytes(text.len() as u64)) ", which is too large for a page." }
+    }
 }
 
 /// Returns a text whose words in backticks are code.

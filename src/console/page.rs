@@ -13,7 +13,9 @@ use super::{
 use crate::{
     auth::{AdminCredential, AdminPrincipal},
     config::AdminRole,
+    error::ApiError,
     invisible_char::is_hidden,
+    middleware::RenderedError,
 };
 
 /// Pages of the navigation: address and title.
@@ -65,7 +67,7 @@ pub(super) struct Page {
     address: &'static str,
     body: Markup,
     notice: Option<&'static str>,
-    status: StatusCode,
+    error: Option<ApiError>,
 }
 
 impl Page {
@@ -76,7 +78,7 @@ impl Page {
             address: "",
             body,
             notice: None,
-            status: StatusCode::OK,
+            error: None,
         }
     }
 
@@ -90,15 +92,20 @@ impl Page {
         Self { notice, ..self }
     }
 
-    /// Sets the HTTP status of the response.
-    pub(super) fn with_status(self, status: StatusCode) -> Self {
-        Self { status, ..self }
+    /// Sets the error that the page shows. The response has its status.
+    pub(super) fn with_error(self, error: Option<ApiError>) -> Self {
+        Self { error, ..self }
     }
 
     /// Renders the page for a user, or for a visitor who is not logged in.
     pub(super) fn respond(&self, principal: Option<&AdminPrincipal>) -> Response {
         let html = escape_invisible(self.markup(principal).into_string());
-        (self.status, Html(html)).into_response()
+        let status = self.error.as_ref().map_or(StatusCode::OK, ApiError::status);
+        let mut response = (status, Html(html)).into_response();
+        if let Some(error) = self.error.clone() {
+            response.extensions_mut().insert(RenderedError(error));
+        }
+        response
     }
 
     fn markup(&self, principal: Option<&AdminPrincipal>) -> Markup {

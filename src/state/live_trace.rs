@@ -10,7 +10,8 @@ use crate::{
         recorder::Sink,
         redaction::MaskPatterns,
         trace::{
-            RecordKind, RuleIdentity, RulePosition, RuleSummary, TraceSink, TraceStore, TracedRules,
+            RecordKind, RuleIdentity, RulePosition, RuleSummary, TraceSink, TraceStore,
+            TracedRules, kept_rule_name,
         },
     },
     policy::redact_patterns,
@@ -53,10 +54,11 @@ impl LiveTrace {
         rules.filter_map(|(id, rule)| Some((id, rule.as_ref()?.summary())))
     }
 
-    /// Returns whether the config has a rule of this name on this line.
+    /// Returns whether the config has a rule on this line whose name begins as a denial keeps it.
     pub fn has_rule(&self, name: &str, at: &RulePosition) -> bool {
-        let mut rules = self.rules.iter().flatten();
-        rules.any(|rule| rule.identity.name == name && rule.identity.at == *at)
+        let name = kept_rule_name(name);
+        let mut rules = self.rules.iter().flatten().map(|rule| &rule.identity);
+        rules.any(|rule| kept_rule_name(&rule.name) == name && rule.at == *at)
     }
 
     /// Applies the settings, once the snapshot is in use.

@@ -167,8 +167,9 @@ pub struct ConfigDiff {
 /// Returns the config in use.
 pub fn current(app: &App) -> ConfigView {
     let snapshot = app.snapshot();
+    let masked = |text: String| app.resources.trace.contents.masked_text(&text);
     let sections = snapshot.config.document.sections().iter().map(|section| {
-        let yaml = app.resources.trace.contents.masked_text(&section.yaml());
+        let yaml = masked(section.yaml());
         SectionView {
             name: section.name.clone(),
             origin: section.origin(),
@@ -192,7 +193,9 @@ pub fn current(app: &App) -> ConfigView {
         version: snapshot.config.version.clone(),
         file_version: promoted.map(|active| active.file),
         sections: sections.collect(),
-        warnings: warnings.map(|warning| warning.to_string()).collect(),
+        warnings: warnings
+            .map(|warning| masked(warning.to_string()))
+            .collect(),
         needs_restart: app.settings_for_restart(),
         revisions: revisions(app),
         rollout: rollout(&snapshot),

@@ -4,8 +4,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    config::{HookMode, HookSpec},
-    observe::trace::RuleSummary,
+    config::{FailureMode, HookMode},
+    event::{EventName, OutputPart},
+    observe::trace::{RuleIdentity, RuleSummary},
     proof::GuardStatus,
     state::{App, Snapshot},
 };
@@ -86,19 +87,11 @@ pub fn rules(app: &App) -> Vec<RuleView> {
 }
 
 fn rules_of(snapshot: &Snapshot) -> Vec<RuleView> {
-    let open = snapshot.config.guards_that_fail_open();
-    let open: Vec<HookPlace> = open.map(|(_, hook)| place(hook)).collect();
-    let unproven = snapshot.config.guards_without_proof();
-    let unproven: Vec<HookPlace> = unproven.map(|(_, hook)| place(hook)).collect();
     let views = snapshot.trace.rules().map(|(rule, summary)| {
         let proof = snapshot.proofs.of_rule(rule);
-        let of_config = [
-            (is_among(&open, &summary), RuleRemark::FailsOpen),
-            (is_among(&unproven, &summary), RuleRemark::WithoutProof),
-        ];
         RuleView {
             candidate: false,
-            remarks: remarks(&summary, of_config, proof.as_ref()),
+            remarks: remarks(&summary, proof.as_ref()),
             proof,
             summary,
         }
@@ -106,36 +99,20 @@ fn rules_of(snapshot: &Snapshot) -> Vec<RuleView> {
     views.collect()
 }
 
-/// Name, file and line of a hook.
-type HookPlace = (String, String, u64);
-
-fn place(hook: &HookSpec) -> HookPlace {
-    let file = hook.span.file.display().to_string();
-    (hook.label().to_owned(), file, hook.span.line)
-}
-
-fn is_among(hooks: &[HookPlace], summary: &RuleSummary) -> bool {
-    let (name, at) = (&summary.rule.name, &summary.rule.at);
-    let mut hooks = hooks.iter();
-    hooks.any(|(hook, file, line)| (hook, file, *line) == (name, &at.file, at.line))
-}
-
-/// Returns the remarks about a rule. `of_config` are those that follow from the config.
-fn remarks(
-    summary: &RuleSummary,
-    of_config: [(bool, RuleRemark); 2],
-    proof: Option<&GuardStatus>,
-) -> Vec<RuleRemark> {
+fn remarks(summary: &RuleSummary, proof: Option<&GuardStatus>) -> Vec<RuleRemark> {
     let (rule, counts) = (&summary.rule, &summary.counts);
-    let [fails_open, without_proof] = of_config;
+    let guard = guard_remark(rule, proof);
     let is_asked = counts.asked > 0;
     let has_acted = counts.acted > 0 || counts.would_have > 0;
     let is_proven = proof.map(|proof| proof.proven);
     let found = [
         (is_proven == Some(false), RuleRemark::NotProven),
         (summary.last_day.failed > 0, RuleRemark::Failing),
-        fails_open,
-        without_proof,
+        (guard == Some(RuleRemark::FailsOpen), RuleRemark::FailsOpen),
+        (
+            guard == Some(RuleRemark::WithoutProof),
+            RuleRemark::WithoutProof,
+        ),
         (!is_asked && !rule.disabled, RuleRemark::NeverAsked),
         (is_asked && !has_acted, RuleRemark::NeverActed),
         (rule.mode == HookMode::Observe, RuleRemark::Observes),
@@ -144,4 +121,19 @@ fn remarks(
     ];
     let found = found.into_iter().filter(|(holds, _)| *holds);
     found.map(|(_, state)| state).collect()
+}
+
+/// Returns the remark about the failures of a hook that could deny something, or exclude tools.
+fn guard_remark(rule: &RuleIdentity, proof: Option<&GuardStatus>) -> Option<RuleRemark> {
+    let has_event = |holds: fn(EventName) -> bool| rule.events.iter().copied().any(holds);
+    let is_enforced = rule.mode == HookMode::Enforce && !rule.disabled;
+    let is_guard = is_enforced && has_event(EventName::can_fail_closed);
+    match rule.on_failure.filter(|_| is_guard)? {
+        FailureMode::Open => Some(RuleRemark::FailsOpen),
+        FailureMode::Closed => {
+            // No case can prove a selection of tools.
+            let is_provable = has_event(|event| event.honours(OutputPart::Flow));
+            (is_provable && proof.is_none()).then_some(RuleRemark::WithoutProof)
+        }
+    }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::recorded_call::{MissingAnswers, RecordedCall};
 use crate::{
     config::{Config, SpannedYaml, to_yaml},
-    event::{Action, EventName},
+    event::{Action, EventName, HookStatus},
     invisible_char::is_hidden,
     observe::{
         recorder::ExchangeAction,
@@ -69,7 +69,13 @@ pub enum CaseDifference {
     OtherConfig,
     /// The file does not have all answers of the model API.
     MissingAnswers(MissingAnswers),
-    /// `request_limits` denied the call, perhaps by what the session had used.
+    /// The model API answered with an error, which is not kept.
+    NoAnswer,
+    /// A hook failed, or its last proof had failed.
+    HookFailed,
+    /// A condition compares the key of a caller without a name, which no case has.
+    CallerKey,
+    /// `request_limits` denied the call, by what the session had used or by the size of the request.
     RequestLimits,
     /// The file has a value that `hookgate test` cannot read, such as the number `1e400`.
     UnreadableValue,
@@ -93,11 +99,10 @@ pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Op
     let has_other_config = is_ambiguous || has_other_config(app, arm, rule);
     differences.extend(has_other_config.then_some(CaseDifference::OtherConfig));
     let source = RuleSource::of(&arm.config);
-    let yaml = file(&source, case);
-    let is_unreadable = SpannedYaml::parse(&yaml, Path::new("")).is_err();
-    differences.extend(is_unreadable.then_some(CaseDifference::UnreadableValue));
+    let file = CaseFile::new(&source, case);
+    differences.extend((!file.is_readable).then_some(CaseDifference::UnreadableValue));
     Some(ContentCase {
-        yaml,
+        yaml: file.yaml,
         source,
         differences,
     })
@@ -143,11 +148,15 @@ fn differences(
     let is_limited = call.events().iter().any(is_limited);
     let repeats = call.repeats_decision();
     let has_earlier_calls = has_earlier_calls(call, recorded);
+    let has_error = call.rounds > 0 && !call.is_successful() && content.answer.is_none();
     let found = [
         is_masked.then_some(CaseDifference::MaskedContent),
         repeats.then_some(CaseDifference::RepeatedDecision),
         has_earlier_calls.then_some(CaseDifference::EarlierCalls),
         recorded.missing_answers.map(CaseDifference::MissingAnswers),
+        has_error.then_some(CaseDifference::NoAnswer),
+        has_failed_hook(call).then_some(CaseDifference::HookFailed),
+        compares_caller_key(call).then_some(CaseDifference::CallerKey),
         is_limited.then_some(CaseDifference::RequestLimits),
     ];
     found.into_iter().flatten().collect()
@@ -162,6 +171,21 @@ fn has_earlier_calls(call: &CallRecord, recorded: &RecordedCall) -> bool {
     let is_continued = found.is_some_and(|found| !without_state.contains(&found.result));
     let response = recorded.request.get("previous_response_id");
     is_continued && !call.repeats_decision() || response.is_some_and(|id| !id.is_null())
+}
+
+/// Returns whether a hook in mode `enforce` failed.
+fn has_failed_hook(call: &CallRecord) -> bool {
+    let rules = call.events().iter().flat_map(|event| &event.rules);
+    let mut runs = rules.filter_map(TracedRun::asked);
+    runs.any(|run| run.would.is_none() && run.status == HookStatus::Failed)
+}
+
+/// Returns whether a condition compares the key of a caller that has no name.
+fn compares_caller_key(call: &CallRecord) -> bool {
+    let rules = call.events().iter().flat_map(|event| &event.rules);
+    let mut conditions = rules.filter_map(|run| run.rule.as_ref()?.identity.when.as_deref());
+    let has_only_key = call.caller.is_empty() && !call.caller_key.is_empty();
+    has_only_key && conditions.any(|condition| condition.contains("caller.key"))
 }
 
 /// Returns whether `request_limits` denied a request.
@@ -244,27 +268,42 @@ pub async fn from_names(app: &App, group: &DenialGroup) -> Option<NamedCase> {
     Some(NamedCase {
         passes: denied.await,
         has_other_config: has_other_config(app, arm, rule),
-        yaml: file(&source, case),
+        yaml: CaseFile::new(&source, case).yaml,
         source,
     })
 }
 
-fn file(source: &RuleSource, case: Map<String, Value>) -> String {
-    let config = match source {
-        RuleSource::File(path) => Some(path.display().to_string()),
-        RuleSource::Bundles => Some(CONFIG_OF_BUNDLE.to_owned()),
-        RuleSource::CommandLine => None,
-    };
-    let mut file = Map::new();
-    file.extend(config.map(|config| ("config".to_owned(), json!(config))));
-    let cases = Value::Array(vec![Value::Object(case)]);
-    file.insert("cases".to_owned(), cases);
-    let file = Value::Object(file);
-    let yaml = to_yaml(&file);
-    let read = SpannedYaml::parse(&yaml, Path::new(""));
-    if yaml.contains(is_hidden) || read.is_ok_and(|read| read.value() != file) {
-        // JSON, which is YAML, has escapes for such characters, and each number as it was sent.
-        return format!("{file:#}");
+/// The text of a file of one case.
+struct CaseFile {
+    yaml: String,
+    /// True if `hookgate test` can read it.
+    is_readable: bool,
+}
+
+impl CaseFile {
+    fn new(source: &RuleSource, case: Map<String, Value>) -> Self {
+        let config = match source {
+            RuleSource::File(path) => Some(path.display().to_string()),
+            RuleSource::Bundles => Some(CONFIG_OF_BUNDLE.to_owned()),
+            RuleSource::CommandLine => None,
+        };
+        let mut file = Map::new();
+        file.extend(config.map(|config| ("config".to_owned(), json!(config))));
+        let cases = Value::Array(vec![Value::Object(case)]);
+        file.insert("cases".to_owned(), cases);
+        let file = Value::Object(file);
+        let parse = |text: &str| SpannedYaml::parse(text, Path::new(""));
+        let yaml = to_yaml(&file);
+        let read = parse(&yaml);
+        let is_readable = read.is_ok();
+        if yaml.contains(is_hidden) || read.is_ok_and(|read| read.value() != file) {
+            // JSON, which is YAML, has escapes for such characters, and each number as it was sent.
+            let json = format!("{file:#}");
+            return Self {
+                is_readable: parse(&json).is_ok(),
+                yaml: json,
+            };
+        }
+        Self { yaml, is_readable }
     }
-    yaml
 }

@@ -193,6 +193,22 @@ async fn missing_base_fields_are_filled_in() {
 }
 
 #[tokio::test]
+async fn an_empty_session_of_an_event_is_filled_in() {
+    let (_upstream, gate) = start_with_hook("BeforeTool").await;
+    let event = json!({
+        "hook_event_name": "BeforeTool", "session_id": "", "tool_name": "t", "tool_input": {},
+    });
+
+    let first = gate.agent().report(&event, "explain=1").await.json();
+    let second = gate.agent().report(&event, "explain=1").await.json();
+
+    let sessions = [first, second].map(|answer| answer["hookgate"]["session"].clone());
+    assert_ne!(sessions[0], sessions[1]);
+    assert_eq!(gate.json("hook.json")["session_id"], sessions[1]);
+    assert_ne!(sessions[1], "");
+}
+
+#[tokio::test]
 async fn given_base_fields_are_passed_to_hooks() {
     let (_upstream, gate) = start_with_hook("BeforeTool").await;
     let event = json!({

@@ -138,6 +138,31 @@ async fn the_admin_api_answers_as_documented() {
 }
 
 #[tokio::test]
+async fn refused_parameters_and_bodies_of_the_admin_api_are_documented() {
+    let document = Document::generate();
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, "").await;
+    let operator = gateway.operator();
+
+    for (path, query) in [
+        ("/calls/{id}/content", "?reason=a&reason=b"),
+        ("/sessions/{id}", "?caller=a&caller=b"),
+    ] {
+        let answer = operator.get(&(path.replace("{id}", "s1") + query)).await;
+        assert_eq!(answer.status, 400, "{path}: {}", answer.text());
+        document.check("get", path, &answer);
+    }
+    let large = "x".repeat(2_200_000);
+    for path in ["/config/promote", "/sessions/{id}/watch", "/try", "/shadow"] {
+        let answer = operator
+            .post(&path.replace("{id}", "s1"), large.clone())
+            .await;
+        assert_eq!(answer.status, 413, "{path}: {}", answer.text());
+        document.check("post", path, &answer);
+    }
+}
+
+#[tokio::test]
 async fn refusals_of_the_admin_api_are_documented() {
     let document = Document::generate();
     let upstream = Upstream::mock().await;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{
     call::{Asked, Framing, field},
     config::MockConfig,
-    schema,
+    schema::Examples,
     tools::{self, SIGNATURE},
 };
 
@@ -123,7 +123,7 @@ fn wanted_json(request: &Value) -> Option<Value> {
     let config = field(request, "generationConfig")?;
     let schemas = ["responseJsonSchema", "responseSchema"];
     if let Some(schema) = schemas.iter().find_map(|name| field(config, name)) {
-        return Some(schema::example(schema));
+        return Some(Examples::new().example(schema));
     }
     let mime_type = field(config, "responseMimeType")?;
     (mime_type == "application/json").then(|| json!({ "answer": "example" }))

@@ -11,7 +11,7 @@ use axum::{
     http::{Request, StatusCode, header::CONTENT_TYPE},
     response::Response,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tower::ServiceExt;
 
 use super::{MockConfig, ResponseForm, Script, router};
@@ -280,6 +280,48 @@ async fn structured_output_conforms_to_its_schema() {
         document,
         json!({ "score": 0, "kind": "a", "tags": ["example", "example"], "maybe": 1 })
     );
+}
+
+#[tokio::test]
+async fn structured_output_of_any_schema_is_small() {
+    let array = |items: Value| json!({ "type": "array", "items": items, "minItems": 100 });
+    let arrays = (0..3).fold(json!({}), |items, _| array(items));
+    let copies = array(json!({ "const": "x".repeat(1_000_000) }));
+    let objects = |target: &str| {
+        let property = |number| (format!("p{number}"), json!({ "$ref": target }));
+        let properties: Map<String, Value> = (0..100).map(property).collect();
+        json!({ "type": "object", "properties": properties })
+    };
+    let references = json!({
+        "$ref": "#/$defs/a",
+        "$defs": { "a": objects("#/$defs/b"), "b": objects("#/$defs/c"), "c": objects("#/$defs/d"), "d": {} },
+    });
+    for schema in [arrays, copies, references] {
+        let mut request = prompt("hello");
+        request["generationConfig"] = json!({ "responseJsonSchema": schema });
+
+        let answer = post(&mock(), UNARY, &request).await;
+
+        let bytes = answer.to_string().len();
+        assert!(bytes < 2_000_000, "{bytes} bytes");
+    }
+}
+
+#[tokio::test]
+async fn arguments_of_many_calls_are_small() {
+    let lines = json!({ "type": "array", "items": { "type": "string" }, "minItems": 100 });
+    let pages = json!({ "type": "array", "items": lines, "minItems": 100 });
+    let parameters =
+        json!({ "type": "object", "properties": { "pages": pages }, "required": ["pages"] });
+    let mut request = prompt(&"glob ".repeat(100));
+    request["tools"] =
+        json!([{ "functionDeclarations": [{ "name": "glob", "parameters": parameters }] }]);
+
+    let answer = post(&mock(), UNARY, &request).await;
+
+    assert_eq!(parts(&answer).len(), 100);
+    let bytes = answer.to_string().len();
+    assert!(bytes < 1_000_000, "{bytes} bytes");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{call::field, schema};
+use super::{call::field, schema::Examples};
 
 /// Thought signature, which only the API can verify.
 pub(super) const SIGNATURE: &str = "bW9jay1zaWduYXR1cmU=";
@@ -13,10 +13,11 @@ pub(super) const SIGNATURE: &str = "bW9jay1zaWduYXR1cmU=";
 pub(super) fn calls(request: &Value, prompt: &str, answer_id: &str) -> Vec<Value> {
     let callable = callable(request);
     let mut calls = Vec::new();
+    let mut examples = Examples::new();
     let mut rest = prompt;
     while let Some((declaration, name, after)) = next_mention(rest, &callable) {
         let (given, after) = leading_object(after);
-        let args = given.unwrap_or_else(|| arguments(declaration));
+        let args = given.unwrap_or_else(|| arguments(declaration, &mut examples));
         let id = format!("{answer_id}-call-{}", calls.len());
         let call = json!({ "id": id, "name": name, "args": args });
         calls.push(if calls.is_empty() {
@@ -96,11 +97,11 @@ fn leading_object(text: &str) -> (Option<Value>, &str) {
 }
 
 /// Returns examples of the required parameters.
-fn arguments(declaration: &Value) -> Value {
+fn arguments(declaration: &Value, examples: &mut Examples) -> Value {
     let schema =
         field(declaration, "parametersJsonSchema").or_else(|| declaration.get("parameters"));
     match schema {
-        Some(schema) if schema.get("required").is_some() => schema::example(schema),
+        Some(schema) if schema.get("required").is_some() => examples.example(schema),
         _ => json!({}),
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     },
     error::{ApiError, ErrorReason},
     observe::trace::{
-        CallPage, InFlightCall, InFlightCalls, MAX_PAGE_RECORDS, TraceBatch, TraceFilter,
+        CallList, InFlightCall, InFlightCalls, MAX_PAGE_RECORDS, TraceBatch, TraceFilter,
         filter_keys,
     },
     state::App,
@@ -160,7 +160,7 @@ fn in_flight(found: &InFlightCalls) -> Markup {
                     table {
                         caption { "When this page was made, the oldest first" }
                         thead { tr {
-                            @for column in ["Since", "For", "Method", "Model", "Caller", "Session", "Action", "Status"] {
+                            @for column in ["Since (UTC)", "For", "Method", "Model", "Caller", "Session", "Action", "Status"] {
                                 (header_cell(column))
                             }
                         } }
@@ -196,7 +196,7 @@ fn in_flight_row(call: &InFlightCall) -> Markup {
     }
 }
 
-fn page_of_calls(page: &CallPage, filter: &TraceFilter, cursor: Option<u64>) -> Markup {
+fn page_of_calls(page: &CallList, filter: &TraceFilter, cursor: Option<u64>) -> Markup {
     let query = filter.to_query();
     // New calls are added to the first page only.
     let stream = cursor.is_none().then(|| format!("{LIST}/stream?{query}"));
@@ -231,7 +231,7 @@ fn page_query(query: &str, cursor: Option<u64>) -> String {
     )
 }
 
-fn scan_range(page: &CallPage, cursor: Option<u64>) -> Markup {
+fn scan_range(page: &CallList, cursor: Option<u64>) -> Markup {
     let scanned = &page.scanned;
     let found = page.calls.len();
     let (none, rest) = match (scanned.is_complete, cursor) {

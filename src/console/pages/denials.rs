@@ -13,7 +13,7 @@ use crate::{
     config::AdminRole,
     console::{
         call_row::{LIST as CALLS, verdict_badge},
-        format::{calls_with, config_line, item_address, parameter, with_parameter},
+        format::{calls_with, config_line, item_address, parameter, text_block, with_parameter},
         page::Page,
         pages::{
             call::{NO_CONTENT_OF_EVENTS, unknown_call},
@@ -247,11 +247,10 @@ fn difference_from_call(difference: CaseDifference) -> Markup {
             CaseDifference::EarlierCalls => (earlier_calls()),
             CaseDifference::OtherConfig => (other_config()),
             CaseDifference::MissingAnswers(missing) => (missing_answers(missing)),
-            CaseDifference::RequestLimits => p.problem {
-                "A policy " code { "request_limits" } " decided. The test runs without the earlier calls of this "
-                "session, so it does not pass if they had used up its " code { "max_calls" } " or "
-                code { "max_tokens" } "."
-            },
+            CaseDifference::NoAnswer => (no_answer()),
+            CaseDifference::HookFailed => (failed_hook()),
+            CaseDifference::CallerKey => (caller_key()),
+            CaseDifference::RequestLimits => (request_limits()),
             CaseDifference::UnreadableValue => p.problem {
                 code { "hookgate test" } " cannot read this file: it has a number that is too large, more than 64 "
                 "levels, or more than 250,000 values. Replace or remove them."
@@ -267,6 +266,45 @@ fn earlier_calls() -> Markup {
             "The session had earlier calls or reported events, or the request has " code { "previous_response_id" }
             ". The test begins a new session without earlier responses: policies and hooks decide again on its "
             "earlier prompts and tool results, and on events that the agent had reported itself."
+        }
+    }
+}
+
+/// Returns the effect of an error of the model API.
+fn no_answer() -> Markup {
+    html! {
+        p.problem {
+            "The model API answered with an error, which is not kept. The mock answers in its place, so hooks decide "
+            "on an answer that this call did not have."
+        }
+    }
+}
+
+fn failed_hook() -> Markup {
+    html! {
+        p.problem {
+            "A hook failed in this call, or its last proof had failed. It runs again in the test and may decide "
+            "otherwise."
+        }
+    }
+}
+
+fn caller_key() -> Markup {
+    html! {
+        p.problem {
+            "A condition compares " code { "caller.key" } ", and the caller has no name. The test sends no key, so "
+            "the condition may differ."
+        }
+    }
+}
+
+fn request_limits() -> Markup {
+    html! {
+        p.problem {
+            "A policy " code { "request_limits" } " decided. The test runs without the earlier calls of this "
+            "session, so it does not pass if they had used up its " code { "max_calls" } " or "
+            code { "max_tokens" } ". The request is kept without white space and most of the envelope of Code "
+            "Assist, so it may be within " code { "max_input" } "."
         }
     }
 }
@@ -315,7 +353,7 @@ fn test_file(yaml: &str, source: &RuleSource) -> Markup {
             },
         }
         p { "Save this as " code { "denial.yaml" } " and run " code { "hookgate test denial.yaml" } "." }
-        pre tabindex="0" { (yaml) }
+        (text_block(yaml))
     }
 }
 

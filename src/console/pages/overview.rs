@@ -1,4 +1,4 @@
-//! Overview: the state of the gateway at one look. Each problem links to its page.
+//! Overview: the state of the gateway at one look. Problems link to their pages if they have some.
 
 use axum::extract::State;
 use maud::{Markup, html};

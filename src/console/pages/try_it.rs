@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use axum::{Extension, extract::State};
-use http::StatusCode;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -14,7 +13,7 @@ use crate::{
     console::{
         call_row::verdict_badge,
         form::{FormFields, csrf_field},
-        format::{counted, with_code},
+        format::{MAX_TEXT_BYTES, counted, text_block, too_large, with_code},
         page::{BadgeKind, Page, badge, table},
         timeline::timeline,
     },
@@ -63,13 +62,17 @@ pub(in crate::console) async fn show(
     let missing = recorded.as_ref().map(|recorded| recorded.missing_answers);
     let fields = recorded.map(|recorded| Value::Object(recorded.into_fields("body")));
     let input = fields.map(|fields| format!("{fields:#}"));
+    let input = input.as_deref();
+    let shown = input.filter(|input| input.len() <= MAX_TEXT_BYTES);
     let trial = Trial {
-        input: input.as_deref().unwrap_or(EXAMPLE),
+        input: shown.unwrap_or(EXAMPLE),
         mode: TrialMode::DryRun,
         version: None,
     };
     let body = html! {
-        @if let Some(missing) = missing {
+        @if let Some(input) = input.filter(|_| shown.is_none()) {
+            (too_large(input))
+        } @else if let Some(missing) = missing {
             p role="status" { "The call with its masked request and the answers of the model API." }
             @if let Some(missing) = missing { (missing_answers(missing)) }
         } @else if !call.is_empty() {
@@ -103,8 +106,6 @@ pub(in crate::console) async fn submit(
         version: Some(fields.get("version")).filter(|version| !version.is_empty()),
     };
     let tried = trials.perform(&app, &principal, trial).await;
-    let refused = tried.as_ref().err();
-    let status = refused.map_or(StatusCode::OK, ApiError::status);
     let body = html! {
         @match &tried {
             Err(error) => p.problem role="alert" { (with_code(error.message())) },
@@ -112,7 +113,7 @@ pub(in crate::console) async fn submit(
         }
         (form(&app, &principal, trial))
     };
-    Ok(page(body).with_status(status))
+    Ok(page(body).with_error(tried.err()))
 }
 
 fn page(body: Markup) -> Page {
@@ -233,7 +234,7 @@ fn result(action: &AgentAction, report: &TrialReport, trial: Trial<'_>) -> Marku
         @if let Some(record) = &report.record {
             details { summary { "Timeline" } (timeline(record)) }
         }
-        details { summary { "JSON" } pre tabindex="0" { (format!("{:#}", json!(report))) } }
+        details { summary { "JSON" } (text_block(&format!("{:#}", json!(report)))) }
         h2 { "Input" }
     }
 }

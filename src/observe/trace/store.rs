@@ -36,7 +36,7 @@ use crate::{
                 content::ContentStore,
                 denials::{Denial, DenialTable},
                 memory::{InFlightBytes, TraceMemory},
-                pages::{CallPage, CallView, DenialList, ScanRange, TraceStatus},
+                pages::{CallList, CallView, DenialList, ScanRange, TraceStatus},
                 ring::RecordRing,
                 subscription::TraceSubscription,
                 watched::{SessionWatch, WatchedSessions},
@@ -147,7 +147,7 @@ impl TraceStore {
     }
 
     /// Returns a page of records that match, newest first. `cursor` is that of the page before.
-    pub fn list(&self, filter: &TraceFilter, cursor: Option<u64>, limit: usize) -> CallPage {
+    pub fn list(&self, filter: &TraceFilter, cursor: Option<u64>, limit: usize) -> CallList {
         let limit = limit.clamp(1, MAX_PAGE_RECORDS);
         let mut calls: Vec<Arc<CallRecord>> = Vec::new();
         let mut scanned = ScanRange {
@@ -178,7 +178,7 @@ impl TraceStore {
         scanned.from = range.map(|(oldest, _)| rfc3339_ms(oldest));
         scanned.to = range.map(|(_, newest)| rfc3339_ms(newest));
         let last = calls.last().map(|record| record.seq);
-        CallPage {
+        CallList {
             next: last.filter(|_| has_more),
             last_seq,
             calls,

@@ -5,13 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{call_page::call_and_page, logged_in, with_users};
 use crate::{
     callers::auth,
-    harness::{Agent, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, prompt},
+    harness::{Agent, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, hook, prompt},
     trace::{calls, until},
 };
 
@@ -174,4 +174,19 @@ async fn a_request_over_a_limit_of_its_caller_is_not_called_evicted() {
     assert_eq!(page.status, 404);
     let reason = "refused for their credential or a limit of their caller are not kept";
     assert!(page.html.contains(reason), "{}", page.html);
+}
+
+#[tokio::test]
+async fn the_denials_of_a_hook_with_a_long_command_link_to_its_line() {
+    let upstream = Upstream::mock().await;
+    let command = format!("true {}; echo no >&2; exit 2", "x".repeat(300));
+    let hooks = hook::config(&[("BeforeModel", json!({ "command": command }))]);
+    let gateway = TestGateway::start(&upstream, &hooks).await;
+
+    gateway.agent().generate("m", &prompt("hello")).await;
+    calls(&gateway, "", 1).await;
+    let page = Browser::at(&gateway).get("/console/denials").await.html;
+
+    assert!(page.contains("href=\"/console/config#"), "{page}");
+    assert!(!page.contains("of another config"), "{page}");
 }

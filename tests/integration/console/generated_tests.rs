@@ -166,6 +166,31 @@ async fn a_number_that_no_test_can_have_is_named_on_the_page() {
 }
 
 #[tokio::test]
+async fn a_text_that_its_indentation_makes_too_large_is_not_shown() {
+    let upstream = Upstream::mock().await;
+    let config = format!("{CONTENT}policies: [{{ policy: prompt_guard, deny: [aurora] }}]\n");
+    let gateway = gateway_with_file(&upstream, &config).await;
+    let numbers = format!("[{}0]", "0,".repeat(80_000));
+    let nested = (0..60).fold(numbers, |inner, _| format!("[{inner}]"));
+    let body = prompt("aurora").to_string();
+    let body = body.replacen('{', &format!("{{\"labels\":{{\"n\":{nested}}},"), 1);
+
+    let path = "/v1beta/models/m:generateContent";
+    let answer = gateway.agent().post(path, body).await;
+    let id = answer.header("x-hookgate-request-id");
+    let browser = Browser::at(&gateway);
+    wait_for_rows(&browser, "?verdict=deny", 1).await;
+
+    for path in [
+        format!("/console/calls/{id}/test"),
+        format!("/console/try?call={id}"),
+    ] {
+        let page = wait_for_text(&browser, &path, "too large for a page").await;
+        assert!(page.len() < 1_000_000, "{path}: {} bytes", page.len());
+    }
+}
+
+#[tokio::test]
 async fn a_test_names_the_config_of_a_rollout_that_alone_has_the_rule() {
     for content in [CONTENT, ""] {
         let call = tool_call_answer("run_shell_command", &json!({ "command": "ls" }));
@@ -316,6 +341,72 @@ async fn a_test_of_a_continued_response_has_a_note() {
     let (_, page) = test_of(&gateway, &answer).await;
 
     assert!(page.contains("<code>previous_response_id</code>"), "{page}");
+}
+
+#[tokio::test]
+async fn a_test_of_a_failed_hook_has_a_note() {
+    for (command, has_note) in [("exit 3", true), ("echo no >&2; exit 2", false)] {
+        let upstream = Upstream::mock().await;
+        let mut guard = hook::command("guard", command);
+        guard["on_failure"] = json!("closed");
+        let hooks = hook::config(&[("BeforeModel", guard)]);
+        let gateway = gateway_with_file(&upstream, &format!("{CONTENT}{hooks}")).await;
+
+        let answer = gateway.agent().generate("m", &prompt("hello")).await;
+        let (_, page) = test_of(&gateway, &answer).await;
+
+        let found = page.contains("A hook failed in this call");
+        assert_eq!(found, has_note, "{command}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn a_test_of_a_caller_without_a_name_has_a_note_on_its_key() {
+    for (condition, has_note) in [("caller.key != \"\"", true), ("caller.name == \"\"", false)] {
+        let upstream = Upstream::mock().await;
+        let config = format!(
+            "{CONTENT}policies: [{{ policy: prompt_guard, deny: [aurora], when: '{condition}' }}]\n"
+        );
+        let gateway = gateway_with_file(&upstream, &config).await;
+        let agent = gateway.agent().sending("x-goog-api-key", "key-of-an-agent");
+
+        let answer = agent.generate("m", &prompt("aurora")).await;
+        let (_, page) = test_of(&gateway, &answer).await;
+
+        let found = page.contains("<code>caller.key</code>");
+        assert_eq!(found, has_note, "{condition}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn a_test_of_a_call_that_the_model_api_answers_with_an_error_has_a_note() {
+    let error = json!({ "error": { "code": 500, "message": "no", "status": "INTERNAL" } });
+    let upstream =
+        Upstream::with(move |_| respond(500, "application/json", error.to_string())).await;
+    let config = format!("{CONTENT}policies: [{{ policy: redact, detect: [email] }}]\n");
+    let gateway = gateway_with_file(&upstream, &config).await;
+
+    let body = prompt("mail bob@example.com");
+    let answer = gateway.agent().generate("m", &body).await;
+    let id = answer.header("x-hookgate-request-id");
+    let path = format!("/console/calls/{id}/test");
+    let page = wait_for_text(&Browser::at(&gateway), &path, "<pre tabindex").await;
+
+    assert_eq!(answer.status, 500, "{}", answer.text());
+    assert!(page.contains("answered with an error"), "{page}");
+}
+
+#[tokio::test]
+async fn a_test_of_a_request_that_is_too_large_has_a_note() {
+    let upstream = Upstream::mock().await;
+    let config = format!("{CONTENT}policies: [{{ policy: request_limits, max_input: 100B }}]\n");
+    let gateway = gateway_with_file(&upstream, &config).await;
+
+    let body = prompt(&"x".repeat(1_000));
+    let answer = gateway.agent().generate("m", &body).await;
+    let (_, page) = test_of(&gateway, &answer).await;
+
+    assert!(page.contains("<code>max_input</code>"), "{page}");
 }
 
 /// Starts a gateway that keeps revisions. Its config denies the tool `run_shell_command`, which

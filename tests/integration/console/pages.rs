@@ -1,6 +1,7 @@
 //! Console pages about the gateway's state, and their JSON.
 
 use std::{
+    collections::BTreeSet,
     fs,
     time::{Duration, Instant},
 };
@@ -183,6 +184,48 @@ async fn the_overview_lists_problems_with_links_to_their_pages() {
     assert_eq!(
         overview["upstreams"][0],
         json!({ "name": "gemini", "circuit_open": false })
+    );
+}
+
+#[tokio::test]
+async fn only_hooks_that_can_deny_are_shown_as_failing_open() {
+    let upstream = Upstream::mock().await;
+    let groups = json!([{ "hooks": [{ "type": "command", "command": "true" }] }]);
+    let settings = json!({ "hooks": {
+        "BeforeTool": groups, "AfterModel": groups, "SessionEnd": groups, "Notification": groups,
+    } });
+    let settings = settings.to_string();
+    let files = [("settings.json", &*settings)];
+    let config = "hook_files: [{ path: settings.json }]\n";
+    let gateway = TestGateway::with_files(&upstream, config, &files).await;
+
+    let rules = gateway.operator().get("/rules").await.json();
+
+    let rules = rules.as_array().unwrap().iter();
+    let open = rules.filter(|rule| {
+        let remarks = rule["remarks"].as_array().unwrap();
+        remarks.contains(&json!("fails_open"))
+    });
+    let events = open.flat_map(|rule| rule["events"].as_array().unwrap());
+    let events: BTreeSet<&str> = events.filter_map(Value::as_str).collect();
+    assert_eq!(events, BTreeSet::from(["AfterModel", "BeforeTool"]));
+}
+
+#[tokio::test]
+async fn warnings_of_the_config_have_no_secrets_of_commands() {
+    let upstream = Upstream::mock().await;
+    let command = "echo AKIAIOSFODNN7EXAMPLE";
+    let hooks = hook::config(&[("BeforeModel", json!({ "command": command }))]);
+    let gateway = TestGateway::start(&upstream, &hooks).await;
+
+    let config = gateway.operator().get("/config").await;
+
+    let warnings = config.json()["warnings"].to_string();
+    assert!(warnings.contains("fails open"), "{warnings}");
+    assert!(
+        !config.text().contains("AKIAIOSFODNN7EXAMPLE"),
+        "{}",
+        config.text()
     );
 }
 

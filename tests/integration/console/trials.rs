@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{logged_in, with_users};
-use crate::harness::{Agent, Browser, ServerProcess, TestGateway, Upstream, hook};
+use crate::harness::{Agent, Browser, ServerProcess, TestGateway, Upstream, decision_log, hook};
 
 fn guard_config() -> String {
     let guard = "grep -q secret && { touch ran; echo no >&2; exit 2; }; exit 0";
@@ -161,6 +161,48 @@ async fn an_input_that_is_neither_event_nor_request_is_rejected() {
     );
     assert_eq!(answer.status, 400);
     assert_eq!(answer.json()["error"]["details"][0]["reason"], "BAD_JSON");
+}
+
+#[tokio::test]
+async fn a_refused_trial_of_the_console_is_in_the_decision_log() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "audit: { path: audit.jsonl }\n").await;
+    let viewer = logged_in(&gateway, "vera").await;
+    let csrf = viewer.csrf("/console/try").await;
+    let fields = |input, mode| [("csrf", csrf.as_str()), ("input", input), ("mode", mode)];
+
+    viewer.post("/console/try", &fields("{}", "run")).await;
+    viewer.post("/console/try", &fields("{", "plan")).await;
+
+    let path = gateway.path("audit.jsonl");
+    let _folder = gateway.stop_and_keep_files().await;
+    let lines = decision_log(&path);
+    let rejected = lines.iter().filter(|line| line["kind"] == "rejected");
+    let statuses: Vec<&Value> = rejected.map(|line| &line["status"]).collect();
+    assert_eq!(statuses, [&json!(403), &json!(400)], "{lines:#?}");
+}
+
+#[tokio::test]
+async fn a_schema_that_multiplies_its_values_has_a_small_answer() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+    let viewer = gateway
+        .operator()
+        .sending("authorization", "Bearer vera-token");
+    let array = |items: Value| json!({ "type": "array", "items": items, "minItems": 100 });
+    let schema = (0..3).fold(json!({ "type": "string" }), |items, _| array(items));
+    let input = json!({
+        "contents": [{ "parts": [{ "text": "hello" }] }],
+        "generationConfig": { "responseSchema": schema },
+    });
+
+    let body = json!({ "input": input }).to_string();
+    let answer = viewer.post("/try", body).await;
+
+    assert_eq!(answer.status, 200);
+    assert!(answer.text().contains("example"));
+    let bytes = answer.text().len();
+    assert!(bytes < 1_000_000, "{bytes} bytes");
 }
 
 #[tokio::test]

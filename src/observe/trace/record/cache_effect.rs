@@ -20,7 +20,8 @@ use crate::mutex::Mutex;
 /// Maximum number of sessions whose last prompt is kept.
 const MAX_SESSIONS: usize = 2048;
 
-/// Effect of edits on the prompt cache of the model API.
+/// Effect of edits on the prompt cache of the model API. Bytes are those of the form in which
+/// hookgate reads a prompt: for Anthropic and `OpenAI` up to twice as many as were sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct CacheEffect {
     /// Bytes of the agent's prompt that its session's last request had begun with.

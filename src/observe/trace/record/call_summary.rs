@@ -1,7 +1,5 @@
 //! One line about a call, for lists and the live tail.
 
-use std::sync::Arc;
-
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -57,16 +55,6 @@ pub struct DecidingRule<'a> {
     /// Reason of its decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'a ReasonText>,
-}
-
-/// A record that is serialized as one line.
-#[derive(Debug, Clone)]
-pub struct CallLine(pub Arc<CallRecord>);
-
-impl Serialize for CallLine {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.summary().serialize(serializer)
-    }
 }
 
 impl CallRecord {

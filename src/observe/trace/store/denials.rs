@@ -124,7 +124,7 @@ impl DenialTable {
 
     pub(crate) fn add(&mut self, denial: Denial<'_>) {
         let key = GroupKey {
-            rule: Arc::from(truncated(denial.rule, MAX_RULE_NAME_BYTES)),
+            rule: Arc::from(kept_rule_name(denial.rule)),
             event: denial.event,
             action: denial.action,
             reason: denial.reason.map(|reason| reason.sha256.clone()),
@@ -219,6 +219,11 @@ impl DenialGroup {
             self.samples.push_front(Arc::clone(denial.request));
         }
     }
+}
+
+/// Returns the part of a rule's name that a group of denials has.
+pub fn kept_rule_name(name: &str) -> &str {
+    truncated(name, MAX_RULE_NAME_BYTES)
 }
 
 #[cfg(test)]

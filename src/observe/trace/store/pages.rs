@@ -2,22 +2,28 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::observe::trace::{record::CallRecord, store::denials::DenialGroup};
+use crate::observe::trace::{
+    record::{CallRecord, call_summary::CallSummary},
+    store::denials::DenialGroup,
+};
 
-/// One page of the list of calls.
+/// One page of calls.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct CallPage {
-    /// Records that match, newest first.
+pub struct CallList {
+    /// Calls that match, newest first.
+    #[serde(serialize_with = "as_summaries")]
+    #[schema(value_type = Vec<CallSummary<'_>>)]
     pub calls: Vec<Arc<CallRecord>>,
     /// Cursor of the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
-    /// Position of the last record that had ended, matching or not.
+    /// Position of the last call that had ended, matching or not. `/calls/stream` continues behind
+    /// it.
     pub last_seq: u64,
-    /// Records that were searched for this page.
+    /// Calls that were searched for this page.
     pub scanned: ScanRange,
 }
 
@@ -80,4 +86,12 @@ pub struct TraceStatus {
     pub dropped_details: u64,
     /// Records that were not kept for lack of memory.
     pub dropped_records: u64,
+}
+
+/// Writes one line for each record.
+fn as_summaries<S: Serializer>(
+    calls: &[Arc<CallRecord>],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(calls.iter().map(|call| call.summary()))
 }

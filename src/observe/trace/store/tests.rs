@@ -151,7 +151,7 @@ fn the_ring_keeps_the_last_calls_and_pages_through_them() {
         };
         call(&store, &rules, &number.to_string(), output);
     }
-    let ids = |page: &CallPage| -> Vec<String> {
+    let ids = |page: &CallList| -> Vec<String> {
         page.calls.iter().map(|call| call.id.to_string()).collect()
     };
 
@@ -186,7 +186,7 @@ fn a_search_that_ends_at_its_time_is_not_complete_and_has_no_further_page() {
     let none = store.list(&later, None, 2);
     let all = store.list(&TraceFilter::parse("since:1h").unwrap(), None, 2);
 
-    let shape = |page: &CallPage| (page.scanned.records, page.scanned.is_complete, page.next);
+    let shape = |page: &CallList| (page.scanned.records, page.scanned.is_complete, page.next);
     assert_eq!(shape(&empty), (0, true, None));
     assert_eq!(shape(&none), (0, false, None));
     assert_eq!(shape(&all), (1, true, None));

@@ -30,7 +30,7 @@ pub struct SessionWatch {
     pub caller: Option<String>,
     /// Reason for which the content is needed.
     pub reason: String,
-    /// Operator that asked for it; empty without users.
+    /// Operator that asked for it; `local` if no credential is configured.
     pub by: String,
     /// End of the watch: RFC 3339 in UTC.
     #[serde(serialize_with = "as_time")]
