@@ -88,10 +88,15 @@ impl Transport for WorkerTransport {
         Box::pin(async move {
             self.start_once();
             let (sender, output) = oneshot::channel();
-            self.queue.push(QueuedCall {
+            let queued = QueuedCall {
                 input: call.input.clone(),
                 output: sender,
-            })?;
+            };
+            if call.is_proof {
+                self.queue.push_proof(queued);
+            } else {
+                self.queue.push(queued)?;
+            }
             let output = output.await.map_err(|_| TransportError::ShuttingDown)??;
             match output {
                 WorkerOutput::One(output) => call.read_object(output),

@@ -22,7 +22,7 @@ pub(super) struct QueuedCall {
 /// Sender of a worker's output.
 pub(super) type OutputSender = oneshot::Sender<Result<WorkerOutput, TransportError>>;
 
-/// Bounded first-in-first-out queue for the processes of a worker.
+/// Bounded first-in-first-out queue for the processes of a worker. Proofs are first.
 #[derive(Debug)]
 pub(super) struct CallQueue {
     calls: Mutex<VecDeque<QueuedCall>>,
@@ -52,6 +52,12 @@ impl CallQueue {
         calls.push_back(call);
         self.ready.add_permits(1);
         Ok(())
+    }
+
+    /// Adds the call of a proof in front of all others, also to a full queue.
+    pub(super) fn push_proof(&self, call: QueuedCall) {
+        self.calls.lock().push_front(call);
+        self.ready.add_permits(1);
     }
 
     /// Returns the next call that was not dropped; `None` if the queue is closed.
@@ -118,5 +124,22 @@ mod tests {
 
         assert!(matches!(refused, Err(TransportError::QueueFull)));
         assert!(accepted.is_ok());
+    }
+
+    #[tokio::test]
+    async fn the_call_of_a_proof_is_first_also_in_a_full_queue() {
+        let queue = CallQueue::new();
+        let mut receivers = Vec::new();
+        for _ in 0..MAX_QUEUED_CALLS {
+            let (call, receiver) = call("call");
+            queue.push(call).unwrap();
+            receivers.push(receiver);
+        }
+
+        let (proof, _proof) = call("proof");
+        queue.push_proof(proof);
+
+        assert_eq!(queue.next().await.unwrap().input, "proof");
+        assert_eq!(queue.next().await.unwrap().input, "call");
     }
 }
