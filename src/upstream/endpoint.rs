@@ -11,8 +11,9 @@ use http::{
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
-    circuit_breaker::{CallGuard, CircuitBreaker},
+    circuit_breaker::{BROKEN, CallGuard, CircuitBreaker},
     error::UpstreamError,
+    headers::fits_http2,
     key_mask::KeyMask,
     request::OutgoingRequest,
     response::UpstreamResponse,
@@ -156,6 +157,11 @@ impl Endpoint {
     }
 
     fn request(&self, outgoing: OutgoingRequest) -> Result<Request<Body>, UpstreamError> {
+        if self.settings.version != HttpVersion::Http1
+            && !fits_http2(&outgoing.target, &outgoing.headers)
+        {
+            return Err(UpstreamError::HeadersTooLarge);
+        }
         let uri = self.address.uri(outgoing.target);
         let mut request = Request::new(outgoing.body.into_http_body());
         *request.method_mut() = outgoing.method;
@@ -182,7 +188,7 @@ fn record_error(
     if error.is_connect() {
         call.record_failure("connect");
     } else if completed.is_some() && !error.is_body_rejected() {
-        call.record_failure("broken");
+        call.record_failure(BROKEN);
     }
     UpstreamError::Unreachable(error)
 }

@@ -1,11 +1,18 @@
-//! Calls over HTTP/2 whose body the agent breaks off or does not end.
+//! Calls over HTTP/2: bodies that the agent breaks off or does not end, and connections that are
+//! lost.
 
+use futures_util::future::join_all;
+use h2::server;
 use http::Request;
-use tokio::time::timeout;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    time::timeout,
+};
 
 use super::{GENERATE, call, has_metric, start_gateway};
 use crate::{
-    harness::{TEST_TIMEOUT, Upstream, prompt, send_and_read},
+    harness::{TEST_TIMEOUT, Upstream, assert_refused, prompt, send_and_read},
     http2::connect,
 };
 
@@ -58,5 +65,51 @@ async fn a_body_of_the_announced_length_is_sent_without_the_end_of_its_stream() 
 
     let response = response.expect("the call hangs").unwrap();
     assert_eq!(response.status(), 200);
+    assert!(has_metric(&gate, CLOSED).await);
+}
+
+/// Number of calls after which [`lose_calls`] closes its connections.
+const LOST_CALLS: usize = 4;
+
+/// Receives calls, and closes the connection when all connections together have enough.
+async fn lose_calls(socket: TcpStream, count: watch::Sender<usize>) {
+    let mut connection = server::handshake(socket).await.unwrap();
+    let mut counted = count.subscribe();
+    let mut open = Vec::new();
+    loop {
+        tokio::select! {
+            _ = counted.wait_for(|count| *count == LOST_CALLS) => return,
+            accepted = connection.accept() => match accepted {
+                Some(Ok(call)) => {
+                    open.push(call);
+                    count.send_modify(|count| *count += 1);
+                }
+                Some(Err(_)) | None => return,
+            },
+        }
+    }
+}
+
+#[tokio::test]
+async fn calls_on_a_lost_connection_do_not_open_the_circuit() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let count = watch::Sender::new(0);
+        while let Ok((socket, _)) = listener.accept().await {
+            tokio::spawn(lose_calls(socket, count.clone()));
+        }
+    });
+    let unused = Upstream::mock().await;
+    let settings = "http2: true, circuit: { failures: 3, within: 30s, open: 30s }";
+    let gate = start_gateway(&unused, addr, settings, "").await;
+
+    let answers = join_all((0..LOST_CALLS).map(|_| call(&gate))).await;
+
+    for answer in answers {
+        assert_refused(&answer, 503, "UPSTREAM_UNREACHABLE");
+    }
+    let failures = r#"hookgate_upstream_failures_total{upstream="gemini",reason="broken"} 4"#;
+    assert!(has_metric(&gate, failures).await);
     assert!(has_metric(&gate, CLOSED).await);
 }
