@@ -117,6 +117,9 @@ impl Endpoint {
         timeouts: Timeouts,
         on_attempt: &dyn Fn(),
     ) -> impl Future<Output = Result<UpstreamResponse, UpstreamError>> + use<> {
+        if self.settings.version != HttpVersion::Http1 {
+            outgoing.stream_body();
+        }
         let completed = outgoing.body.completed();
         let key_mask = KeyMask::from_request_headers(&outgoing.headers);
         if key_mask.is_some() {
@@ -134,7 +137,7 @@ impl Endpoint {
             let mut answered = timeout(first_byte, &mut response).await;
             let completed = *completed.lock();
             if let (Err(_), Some(completed)) = (&answered, completed) {
-                // The sender of a streamed body has used a part of the time.
+                // A slow sender, or the wait for a stream, has used a part of the time.
                 answered = timeout_at(completed + first_byte, response).await;
             }
             let Ok(response) = answered else {

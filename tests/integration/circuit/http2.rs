@@ -1,16 +1,17 @@
 //! Calls over HTTP/2: bodies that the agent breaks off or does not end, and connections that are
 //! lost.
 
+use bytes::Bytes;
 use futures_util::future::join_all;
 use h2::server;
-use http::Request;
+use http::{Request, Response};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
     time::timeout,
 };
 
-use super::{GENERATE, call, has_metric, start_gateway};
+use super::{GENERATE, HOOKED, call, has_metric, start_gateway};
 use crate::{
     harness::{TEST_TIMEOUT, Upstream, assert_refused, prompt, send_and_read},
     http2::connect,
@@ -102,7 +103,7 @@ async fn calls_on_a_lost_connection_do_not_open_the_circuit() {
     });
     let unused = Upstream::mock().await;
     let settings = "http2: true, circuit: { failures: 3, within: 30s, open: 30s }";
-    let gate = start_gateway(&unused, addr, settings, "").await;
+    let gate = start_gateway(&unused, addr, settings, HOOKED).await;
 
     let answers = join_all((0..LOST_CALLS).map(|_| call(&gate))).await;
 
@@ -112,4 +113,49 @@ async fn calls_on_a_lost_connection_do_not_open_the_circuit() {
     let failures = r#"hookgate_upstream_failures_total{upstream="gemini",reason="broken"} 4"#;
     assert!(has_metric(&gate, failures).await);
     assert!(has_metric(&gate, CLOSED).await);
+}
+
+/// Accepts one stream at a time, and does not end its response.
+async fn hold_stream(socket: TcpStream) {
+    let mut builder = server::Builder::new();
+    builder.max_concurrent_streams(1);
+    let mut connection = builder.handshake::<_, Bytes>(socket).await.unwrap();
+    let mut open = Vec::new();
+    while let Some(Ok((request, mut respond))) = connection.accept().await {
+        let head = Response::builder().header("content-type", "text/event-stream");
+        let head = head.body(()).unwrap();
+        let mut body = respond.send_response(head, false).unwrap();
+        body.send_data("data: {\"n\":1}\n\n".into(), false).unwrap();
+        open.push((request, body));
+    }
+}
+
+#[tokio::test]
+async fn calls_that_wait_for_a_stream_do_not_open_the_circuit() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            tokio::spawn(hold_stream(socket));
+        }
+    });
+    let unused = Upstream::mock().await;
+    let path = "/v1beta/models/m:streamGenerateContent?alt=sse";
+    for hooks in ["", HOOKED] {
+        let more = format!("timeouts: {{ first_byte: 2s }}\n{hooks}");
+        let gate = start_gateway(&unused, addr, HTTP2, &more).await;
+        let mut open = Vec::new();
+
+        // Each thread may have a connection, with one stream.
+        let threads = std::thread::available_parallelism().unwrap().get();
+        let mut timeouts = 0;
+        for _ in 0..threads + 2 {
+            let answer = gate.agent().open(path, prompt("hi").to_string()).await;
+            timeouts += usize::from(answer.status() == 504);
+            open.push(answer);
+        }
+
+        assert!(timeouts >= 2, "{timeouts}");
+        assert!(has_metric(&gate, CLOSED).await, "{hooks}");
+    }
 }

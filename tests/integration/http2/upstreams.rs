@@ -121,7 +121,7 @@ async fn an_upstream_that_does_not_support_http2_is_unreachable() {
 #[tokio::test]
 async fn a_head_that_is_too_large_for_a_shared_connection_is_refused() {
     let upstream = Upstream::mock().await;
-    let over_http2 = TestGateway::start(&upstream, HTTP2).await;
+    let gateway = TestGateway::start(&upstream, HTTP2).await;
     let over_http1 = TestGateway::start(&upstream, "").await;
     for (bytes, names) in [
         (10_000, vec!["user-agent"]),
@@ -132,7 +132,7 @@ async fn a_head_that_is_too_large_for_a_shared_connection_is_refused() {
             |agent| (names.iter()).fold(agent, |agent: Agent, &name| agent.sending(name, &value));
         let before = upstream.requests().len();
 
-        let refused = with_headers(over_http2.agent());
+        let refused = with_headers(gateway.agent());
         let refused = refused.generate("m", &prompt("hi")).await;
         let sent = with_headers(over_http1.agent());
         let sent = sent.generate("m", &prompt("hi")).await;
