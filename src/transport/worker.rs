@@ -22,7 +22,6 @@ use tokio::sync::oneshot;
 use tokio_util::sync::DropGuard;
 
 use self::{
-    framing::WorkerOutput,
     process::WorkerProcess,
     queue::{CallQueue, QueuedCall},
 };
@@ -97,15 +96,14 @@ impl Transport for WorkerTransport {
             } else {
                 self.queue.push(queued)?;
             }
-            let output = output.await.map_err(|_| TransportError::ShuttingDown)??;
-            match output {
-                WorkerOutput::One(output) => call.read_object(output),
-                WorkerOutput::Ambiguous(outputs) => {
-                    let mut readings = outputs.into_iter().map(|output| call.read_object(output));
-                    let refusal = readings.find(|reading| reading.as_ref().is_ok_and(refuses));
-                    refusal.unwrap_or(Err(TransportError::UnexpectedLine))
-                }
+            let outputs = output.await.map_err(|_| TransportError::ShuttingDown)??;
+            let is_ambiguous = outputs.len() > 1;
+            let mut readings = outputs.into_iter().map(|output| call.read_object(output));
+            if is_ambiguous {
+                let refusal = readings.find(|reading| reading.as_ref().is_ok_and(refuses));
+                return refusal.unwrap_or(Err(TransportError::UnexpectedLine));
             }
+            readings.next().unwrap_or(Err(TransportError::NotAnObject))
         })
     }
 

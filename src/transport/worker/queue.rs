@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::framing::WorkerOutput;
+use super::framing::WorkerOutputs;
 use crate::{mutex::Mutex, transport::error::TransportError};
 
 const MAX_QUEUED_CALLS: usize = 1024;
@@ -20,7 +20,7 @@ pub(super) struct QueuedCall {
 }
 
 /// Sender of a worker's output.
-pub(super) type OutputSender = oneshot::Sender<Result<WorkerOutput, TransportError>>;
+pub(super) type OutputSender = oneshot::Sender<Result<WorkerOutputs, TransportError>>;
 
 /// Bounded first-in-first-out queue for the processes of a worker. Proofs are first.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl CallQueue {
 mod tests {
     use super::*;
 
-    type OutputReceiver = oneshot::Receiver<Result<WorkerOutput, TransportError>>;
+    type OutputReceiver = oneshot::Receiver<Result<WorkerOutputs, TransportError>>;
 
     fn call(input: &'static str) -> (QueuedCall, OutputReceiver) {
         let (output, receiver) = oneshot::channel();
