@@ -1,5 +1,6 @@
 //! Limit on concurrent hook processes, shared by all configs. Calls have priority;
-//! idle prewarmed processes use free slots and yield them to waiting calls.
+//! idle prewarmed processes use free slots and yield them to waiting calls. Proofs wait
+//! for none.
 
 use std::sync::Arc;
 
