@@ -153,8 +153,6 @@ impl Drop for CallGuard {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::time::{advance, pause};
 
     use super::*;

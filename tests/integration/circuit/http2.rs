@@ -78,8 +78,12 @@ async fn lose_calls(socket: TcpStream, count: watch::Sender<usize>) {
     let mut counted = count.subscribe();
     let mut open = Vec::new();
     loop {
+        let all_received = async {
+            let received = counted.wait_for(|count| *count == LOST_CALLS);
+            received.await.ok();
+        };
         tokio::select! {
-            _ = counted.wait_for(|count| *count == LOST_CALLS) => return,
+            () = all_received => return,
             accepted = connection.accept() => match accepted {
                 Some(Ok(call)) => {
                     open.push(call);
