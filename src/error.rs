@@ -342,6 +342,7 @@ impl From<UpstreamError> for ApiError {
     fn from(error: UpstreamError) -> Self {
         let reason = match &error {
             UpstreamError::Tls(_) | UpstreamError::InvalidTarget => ErrorReason::Internal,
+            UpstreamError::HeadersTooLarge => ErrorReason::HeadersTooLarge,
             UpstreamError::Unreachable(_)
             | UpstreamError::Interrupted(_)
             | UpstreamError::StreamReset
@@ -354,10 +355,14 @@ impl From<UpstreamError> for ApiError {
             | UpstreamError::UnsupportedEncoding
             | UpstreamError::InvalidStatus => ErrorReason::UpstreamUnreadable,
         };
-        let api_error = Self::new(reason, error.to_string()).with_source(&error);
-        match error {
-            UpstreamError::CircuitOpen { retry_after } => api_error.with_retry_after(retry_after),
-            _ => api_error,
+        let api_error = Self::new(reason, error.to_string());
+        match &error {
+            // The agent is the cause.
+            UpstreamError::HeadersTooLarge => api_error,
+            UpstreamError::CircuitOpen { retry_after } => {
+                api_error.with_source(&error).with_retry_after(*retry_after)
+            }
+            _ => api_error.with_source(&error),
         }
     }
 }

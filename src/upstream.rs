@@ -74,7 +74,7 @@ impl Upstream {
         let name = api.upstream();
         let endpoint = |url: &Url, name: String, old: Option<&Arc<Endpoint>>| {
             let settings = EndpointSettings {
-                base: url.as_str().trim_end_matches('/').to_owned(),
+                base: url.as_str().to_owned(),
                 version: http_version(config.http2, url),
                 connect_timeout: timeouts.upstream_connect,
                 circuit: config.circuit,

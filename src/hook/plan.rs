@@ -45,7 +45,7 @@ pub struct Plan {
     /// Policies and hooks that do not run, and why.
     pub(super) skipped: Vec<(RuleId, SkipReason)>,
     /// True if its hook is called for a proof, although the last one failed.
-    is_proof: bool,
+    pub(super) is_proof: bool,
     /// True if a locked bundle has policies on the event.
     has_locked_policies: bool,
     /// Policies and hooks whose condition failed, which therefore run.

@@ -164,6 +164,7 @@ async fn call<E: EventKind>(
         input: input.clone(),
         protocol: hook.protocol,
         deadline: started + hook.spec.timeout,
+        is_proof: plan.is_proof,
     };
     let is_live = !hook.transport.is_recorded();
     let arguments = shown.arguments.as_ref().filter(|_| is_live);

@@ -28,6 +28,9 @@ const FILTER_VARIABLE: &str = "HOOKGATE_LOG";
 /// Target of hookgate's own lines.
 const TARGET: &str = "hookgate";
 
+/// Filter of the TLS verifier, whose lines repeat the cause of failed calls.
+const VERIFIER_FILTER: &str = "rustls_platform_verifier=off";
+
 /// Keeps the log open. Dropping it writes the lines that are queued; it waits for a
 /// blocked `target` for at most about a second.
 #[derive(Debug)]
@@ -88,7 +91,9 @@ fn parse_filter(text: &str) -> Result<EnvFilter, InvalidFilter> {
     let is_known =
         |word: &&str| word.contains(['=', '[', ']']) || is_target(word) || is_level(word);
     let is_valid = words.iter().all(is_known);
-    let filter = is_valid.then(|| EnvFilter::try_new(words.join(",")).ok());
+    // Later words take precedence.
+    let filters = format!("{VERIFIER_FILTER},{}", words.join(","));
+    let filter = is_valid.then(|| EnvFilter::try_new(filters).ok());
     filter
         .flatten()
         .ok_or_else(|| InvalidFilter(text.to_owned()))

@@ -85,7 +85,12 @@ impl CommandTransport {
                 }
             };
             let shell = &self.task.shell;
-            let slot = shell.deps.slots.acquire().await?;
+            let slots = &shell.deps.slots;
+            let slot = if call.is_proof {
+                slots.acquire_at_once()
+            } else {
+                slots.acquire().await?
+            };
             // Hooks cannot distinguish a prewarmed process from any other.
             let session = call.context.hook_session_id();
             let session = self.pool.is_none().then_some(session.as_ref());

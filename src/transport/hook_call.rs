@@ -26,6 +26,9 @@ pub struct HookCall<'a> {
     /// End of the hook's timeout. The caller enforces it for the call; the transport
     /// for a process that continues after its output.
     pub deadline: Instant,
+    /// True if the call belongs to the proof of the hook, which must not wait for calls of agents:
+    /// a wait would fail it.
+    pub is_proof: bool,
 }
 
 impl HookCall<'_> {

@@ -1,7 +1,8 @@
 //! A child process in a process group of its own: start, exchange, termination.
 //!
 //! The whole group is killed, because a shell's children outlive the shell. A child
-//! that leaves the group by `setsid` cannot be found again.
+//! that leaves the group, as by `setsid` or GNU `timeout` without `--foreground`, cannot be found
+//! again.
 
 use std::{
     io,

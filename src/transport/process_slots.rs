@@ -1,5 +1,6 @@
 //! Limit on concurrent hook processes, shared by all configs. Calls have priority;
-//! idle prewarmed processes use free slots and yield them to waiting calls.
+//! idle prewarmed processes use free slots and yield them to waiting calls. Proofs wait
+//! for none.
 
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ pub struct ProcessSlots {
 struct SlotDemand {
     /// Configured number of slots.
     total: usize,
-    /// Slots in use beyond `total`, to be removed when they are released.
+    /// Slots in use beyond `total`, after a decrease or for proofs, to be removed when slots are
+    /// released.
     excess: usize,
     /// Number of waiting calls.
     waiting: usize,
@@ -77,6 +79,15 @@ impl ProcessSlots {
         self.demand.send_modify(|demand| demand.waiting += 1);
         let _waiting = WaitingCall(self);
         self.next().await
+    }
+
+    /// Returns a slot for a proof, without waiting: if none is free, one beyond the limit.
+    pub(super) fn acquire_at_once(self: &Arc<Self>) -> SlotPermit {
+        match self.free.try_acquire() {
+            Ok(permit) => permit.forget(),
+            Err(_) => self.demand.send_modify(|demand| demand.excess += 1),
+        }
+        self.occupy()
     }
 
     /// Waits for a slot for an idle process that no call waits for.
@@ -228,6 +239,22 @@ mod tests {
         assert!(slots.acquire().now_or_never().is_none());
         slots.resize(2);
         assert!(slots.acquire().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_proof_takes_a_slot_beyond_the_limit_once() {
+        let slots = slots(1);
+        let held = slots.acquire().await.unwrap();
+        let mut call = Box::pin(slots.acquire());
+        assert!(call.as_mut().now_or_never().is_none());
+
+        let proof = slots.acquire_at_once();
+        drop(held);
+        assert!(call.as_mut().now_or_never().is_none(), "one is in excess");
+        drop(proof);
+
+        let _one = call.await.unwrap();
+        assert!(slots.acquire().now_or_never().is_none());
     }
 
     #[tokio::test]

@@ -22,7 +22,6 @@ use tokio::sync::oneshot;
 use tokio_util::sync::DropGuard;
 
 use self::{
-    framing::WorkerOutput,
     process::WorkerProcess,
     queue::{CallQueue, QueuedCall},
 };
@@ -88,19 +87,23 @@ impl Transport for WorkerTransport {
         Box::pin(async move {
             self.start_once();
             let (sender, output) = oneshot::channel();
-            self.queue.push(QueuedCall {
+            let queued = QueuedCall {
                 input: call.input.clone(),
                 output: sender,
-            })?;
-            let output = output.await.map_err(|_| TransportError::ShuttingDown)??;
-            match output {
-                WorkerOutput::One(output) => call.read_object(output),
-                WorkerOutput::Ambiguous(outputs) => {
-                    let mut readings = outputs.into_iter().map(|output| call.read_object(output));
-                    let refusal = readings.find(|reading| reading.as_ref().is_ok_and(refuses));
-                    refusal.unwrap_or(Err(TransportError::UnexpectedLine))
-                }
+            };
+            if call.is_proof {
+                self.queue.push_proof(queued);
+            } else {
+                self.queue.push(queued)?;
             }
+            let outputs = output.await.map_err(|_| TransportError::ShuttingDown)??;
+            let is_ambiguous = outputs.len() > 1;
+            let mut readings = outputs.into_iter().map(|output| call.read_object(output));
+            if is_ambiguous {
+                let refusal = readings.find(|reading| reading.as_ref().is_ok_and(refuses));
+                return refusal.unwrap_or(Err(TransportError::UnexpectedLine));
+            }
+            readings.next().unwrap_or(Err(TransportError::NotAnObject))
         })
     }
 

@@ -15,6 +15,11 @@ pub enum UpstreamError {
     /// Base and path do not form a valid URL.
     #[error("the URL of the model API is invalid for this path")]
     InvalidTarget,
+    /// The head of the request is too large for a connection of HTTP/2, which other calls share.
+    #[error(
+        "headers or path too large for HTTP/2 with the model API: more than 8 KiB, or 16 KiB together"
+    )]
+    HeadersTooLarge,
     /// No connection, or it broke before the head of the response.
     #[error("the model API cannot be reached")]
     Unreachable(#[source] HttpClientError),

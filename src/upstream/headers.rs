@@ -3,6 +3,7 @@
 use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{self, ACCEPT_ENCODING},
+    uri::PathAndQuery,
 };
 
 use super::credentials::{is_key_header, reduce_credentials, replace_credentials};
@@ -17,6 +18,15 @@ const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Client library of the agent.
 const API_CLIENT: HeaderName = HeaderName::from_static("x-goog-api-client");
+
+/// Maximum size of a header's value, or of path and query, over HTTP/2, in bytes.
+const MAX_HTTP2_VALUE_BYTES: usize = 8 * 1024;
+
+/// Maximum size of all of them together, as RFC 9113 (section 6.5.2) counts it, in bytes.
+const MAX_HTTP2_HEAD_BYTES: usize = 16 * 1024;
+
+/// Size of a header beside its name and value, as RFC 9113 (section 6.5.2) counts it, in bytes.
+const HTTP2_FIELD_BYTES: usize = 32;
 
 /// Configured headers of an upstream.
 #[derive(Debug, Clone, Default)]
@@ -258,6 +268,21 @@ fn is_withheld(name: &str) -> bool {
             | "x-goog-api-key"
     );
     is_listed || name.starts_with("x-hookgate-") || name.starts_with("access-control-")
+}
+
+/// Returns whether the head of a request can be sent over HTTP/2. Servers may answer a larger one
+/// with an error that ends the connection, and with it the calls of other agents.
+pub(super) fn fits_http2(target: &PathAndQuery, headers: &HeaderMap) -> bool {
+    let fields = headers.iter();
+    let fields = fields.map(|(name, value)| (name.as_str(), value.len()));
+    let mut head_size = 0;
+    for (name, size) in fields.chain([(":path", target.as_str().len())]) {
+        if size > MAX_HTTP2_VALUE_BYTES {
+            return false;
+        }
+        head_size += name.len() + size + HTTP2_FIELD_BYTES;
+    }
+    head_size <= MAX_HTTP2_HEAD_BYTES
 }
 
 /// Removes the headers for which `is_removed` is true.

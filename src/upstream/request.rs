@@ -1,14 +1,18 @@
 //! Request to a model API.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+use std::{
+    convert::Infallible,
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use http::{HeaderMap, Method, uri::PathAndQuery};
+use http::{HeaderMap, Method, header::CONTENT_LENGTH, uri::PathAndQuery};
 use tokio::time::Instant;
 
 use crate::mutex::Mutex;
@@ -26,6 +30,28 @@ pub struct OutgoingRequest {
     pub body: RequestBody,
 }
 
+impl OutgoingRequest {
+    /// Makes a body in memory a stream, which is complete when it is sent: over HTTP/2 a call may
+    /// wait for a free stream. An empty body stays, because it is never read.
+    pub(super) fn stream_body(&mut self) {
+        let RequestBody::Buffered(bytes) = &mut self.body else {
+            return;
+        };
+        if bytes.is_empty() {
+            return;
+        }
+        self.headers.insert(CONTENT_LENGTH, bytes.len().into());
+        let (bytes, progress) = (mem::take(bytes), BodyProgress::default());
+        let sent = progress.clone();
+        let piece = async move {
+            sent.complete();
+            Ok::<_, Infallible>(bytes)
+        };
+        let body = Body::from_stream(stream::once(piece));
+        self.body = RequestBody::Streamed { body, progress };
+    }
+}
+
 /// Body of a request to upstream.
 pub enum RequestBody {
     /// The body is in memory, so that only upstream can delay the call.
@@ -39,7 +65,7 @@ pub enum RequestBody {
     },
 }
 
-/// Part of a streamed body that the agent has sent. Clones share it.
+/// Part of a streamed body that has arrived. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct BodyProgress {
     bytes: Arc<AtomicUsize>,
@@ -52,7 +78,7 @@ impl BodyProgress {
         self.bytes.fetch_add(bytes, Relaxed) + bytes
     }
 
-    /// Marks that the agent has sent all of it. From then on, only upstream can delay the call.
+    /// Marks that all of it has arrived. From then on, only upstream can delay the call.
     pub fn complete(&self) {
         self.completed.lock().get_or_insert_with(Instant::now);
     }
@@ -74,7 +100,7 @@ impl RequestBody {
         }
     }
 
-    /// Returns the time at which the agent had sent all of the body, which is set then.
+    /// Returns the time at which all of the body had arrived, which is set then.
     pub(super) fn completed(&self) -> Arc<Mutex<Option<Instant>>> {
         match self {
             Self::Buffered(_) => Arc::new(Mutex::new(Some(Instant::now()))),

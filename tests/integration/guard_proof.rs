@@ -1,5 +1,6 @@
 //! Guard proof: cases that a policy or hook must deny, allow or mask, run in the gateway.
 
+mod busy;
 mod effects;
 mod forms;
 mod load;

@@ -76,6 +76,7 @@ impl Fixture {
             input: input.into(),
             protocol: protocol::find("gemini").unwrap(),
             deadline: tokio::time::Instant::now() + Duration::from_mins(1),
+            is_proof: false,
         })
         .await
     }

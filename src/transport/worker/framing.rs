@@ -30,14 +30,9 @@ pub(super) fn write(id: &str, input: &[u8]) -> String {
     format!("{{\"id\":\"{id}\",\"input\":{input}}}\n")
 }
 
-/// A worker's output for one call.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum WorkerOutput {
-    /// The output as the worker wrote it; empty if the line has none.
-    One(Vec<u8>),
-    /// All outputs of a line with several, of which parsers read different ones.
-    Ambiguous(Vec<Vec<u8>>),
-}
+/// A worker's outputs for one call, as the worker wrote them. Of several ones, parsers read
+/// different ones.
+pub(super) type WorkerOutputs = Vec<Vec<u8>>;
 
 /// A line, with all its outputs.
 struct OutputLine<'a> {
@@ -77,8 +72,8 @@ impl<'de> Visitor<'de> for LineVisitor {
     }
 }
 
-/// Returns the output of a line with this id.
-pub(super) fn read(id: &str, line: &[u8]) -> Result<WorkerOutput, TransportError> {
+/// Returns the outputs of a line with this id.
+pub(super) fn read(id: &str, line: &[u8]) -> Result<WorkerOutputs, TransportError> {
     let text = with_ascii_for_invalid_utf8(line);
     let parsed: OutputLine<'_> =
         serde_json::from_str(&text).map_err(|_| TransportError::UnexpectedLine)?;
@@ -91,11 +86,7 @@ pub(super) fn read(id: &str, line: &[u8]) -> Result<WorkerOutput, TransportError
         written.copied().collect()
     };
     let outputs = parsed.outputs.iter().map(|output| written(output.get()));
-    Ok(match parsed.outputs.as_slice() {
-        [] => WorkerOutput::One(Vec::new()),
-        [output] => WorkerOutput::One(written(output.get())),
-        [..] => WorkerOutput::Ambiguous(outputs.collect()),
-    })
+    Ok(outputs.collect())
 }
 
 /// Returns a line in which each byte that is not UTF-8 is a `?`, so that all offsets stay.
@@ -135,10 +126,8 @@ mod tests {
     #[test]
     fn output_is_returned_as_written() {
         let output = |line: &str| {
-            let WorkerOutput::One(output) = read("7", line.as_bytes()).unwrap() else {
-                panic!("the line has one output");
-            };
-            String::from_utf8(output).unwrap()
+            let outputs = read("7", line.as_bytes()).unwrap();
+            String::from_utf8(outputs.concat()).unwrap()
         };
 
         assert_eq!(
@@ -158,7 +147,7 @@ mod tests {
         let line = b"{\"x\":\"\xe2\x82\",\"id\":\"7\",\"output\":{\"reason\":\"\xc3\"}}\n";
 
         let written = b"{\"reason\":\"\xc3\"}".to_vec();
-        assert_eq!(read("7", line).unwrap(), WorkerOutput::One(written));
+        assert_eq!(read("7", line).unwrap(), [written]);
         assert!(read("8", line).is_err());
     }
 

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{
-    framing::{self, WorkerOutput},
+    framing::{self, WorkerOutputs},
     queue::{CallQueue, OutputSender, QueuedCall},
     stderr,
 };
@@ -197,7 +197,7 @@ struct WorkerPipes {
 impl WorkerPipes {
     /// Writes a call and reads its output at the same time: an unexpected line fails
     /// the call before the process has read all of it.
-    async fn exchange(&mut self, input: &[u8]) -> Result<WorkerOutput, TransportError> {
+    async fn exchange(&mut self, input: &[u8]) -> Result<WorkerOutputs, TransportError> {
         let id = Uuid::new_v4().simple().to_string();
         let request = framing::write(&id, input);
         let (stdin, stdout, limit) = (&mut self.stdin, &mut self.stdout, self.output_limit);
@@ -227,8 +227,8 @@ impl WorkerPipes {
 /// may hold the pipes open.
 async fn until_exit(
     process: &mut Process,
-    exchange: impl Future<Output = Result<WorkerOutput, TransportError>>,
-) -> Result<WorkerOutput, TransportError> {
+    exchange: impl Future<Output = Result<WorkerOutputs, TransportError>>,
+) -> Result<WorkerOutputs, TransportError> {
     let mut exchange = pin!(exchange);
     select! {
         biased;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::framing::WorkerOutput;
+use super::framing::WorkerOutputs;
 use crate::{mutex::Mutex, transport::error::TransportError};
 
 const MAX_QUEUED_CALLS: usize = 1024;
@@ -20,9 +20,9 @@ pub(super) struct QueuedCall {
 }
 
 /// Sender of a worker's output.
-pub(super) type OutputSender = oneshot::Sender<Result<WorkerOutput, TransportError>>;
+pub(super) type OutputSender = oneshot::Sender<Result<WorkerOutputs, TransportError>>;
 
-/// Bounded first-in-first-out queue for the processes of a worker.
+/// Bounded first-in-first-out queue for the processes of a worker. Proofs are first.
 #[derive(Debug)]
 pub(super) struct CallQueue {
     calls: Mutex<VecDeque<QueuedCall>>,
@@ -54,6 +54,12 @@ impl CallQueue {
         Ok(())
     }
 
+    /// Adds the call of a proof in front of all others, also to a full queue.
+    pub(super) fn push_proof(&self, call: QueuedCall) {
+        self.calls.lock().push_front(call);
+        self.ready.add_permits(1);
+    }
+
     /// Returns the next call that was not dropped; `None` if the queue is closed.
     /// Cancel-safe.
     pub(super) async fn next(&self) -> Option<QueuedCall> {
@@ -76,7 +82,7 @@ impl CallQueue {
 mod tests {
     use super::*;
 
-    type OutputReceiver = oneshot::Receiver<Result<WorkerOutput, TransportError>>;
+    type OutputReceiver = oneshot::Receiver<Result<WorkerOutputs, TransportError>>;
 
     fn call(input: &'static str) -> (QueuedCall, OutputReceiver) {
         let (output, receiver) = oneshot::channel();
@@ -118,5 +124,22 @@ mod tests {
 
         assert!(matches!(refused, Err(TransportError::QueueFull)));
         assert!(accepted.is_ok());
+    }
+
+    #[tokio::test]
+    async fn the_call_of_a_proof_is_first_also_in_a_full_queue() {
+        let queue = CallQueue::new();
+        let mut receivers = Vec::new();
+        for _ in 0..MAX_QUEUED_CALLS {
+            let (call, receiver) = call("call");
+            queue.push(call).unwrap();
+            receivers.push(receiver);
+        }
+
+        let (proof, _proof) = call("proof");
+        queue.push_proof(proof);
+
+        assert_eq!(queue.next().await.unwrap().input, "proof");
+        assert_eq!(queue.next().await.unwrap().input, "call");
     }
 }

@@ -10,7 +10,7 @@ use h2::{Reason, server};
 use http::Response;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::harness::{End, TestGateway, Upstream, prompt, read_to_end};
+use crate::harness::{Agent, End, TestGateway, Upstream, assert_refused, prompt, read_to_end};
 
 const SSE: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
 const HOOKED: &str = "hooks: { AfterModel: [{ hooks: [{ \
@@ -116,4 +116,40 @@ async fn an_upstream_that_does_not_support_http2_is_unreachable() {
 
     assert_eq!(answer.status, 503, "{}", answer.text());
     assert!(answer.text().contains("UPSTREAM_UNREACHABLE"));
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_for_a_shared_connection_is_refused() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, HTTP2).await;
+    let over_http1 = TestGateway::start(&upstream, "").await;
+    for (bytes, names) in [
+        (10_000, vec!["user-agent"]),
+        (7_000, vec!["user-agent", "x-gemini-a", "x-gemini-b"]),
+    ] {
+        let value = "x".repeat(bytes);
+        let with_headers =
+            |agent| (names.iter()).fold(agent, |agent: Agent, &name| agent.sending(name, &value));
+        let before = upstream.requests().len();
+
+        let refused = with_headers(gateway.agent());
+        let refused = refused.generate("m", &prompt("hi")).await;
+        let sent = with_headers(over_http1.agent());
+        let sent = sent.generate("m", &prompt("hi")).await;
+
+        assert_refused(&refused, 431, "HEADERS_TOO_LARGE");
+        assert_eq!(sent.status, 200, "{bytes}: {}", sent.text());
+        assert_eq!(upstream.requests().len(), before + 1);
+    }
+}
+
+#[tokio::test]
+async fn usual_headers_are_sent_over_http2() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, HTTP2).await;
+    let agent = gateway.agent().sending("user-agent", "x".repeat(7_000));
+
+    let answer = agent.generate("m", &prompt("hi")).await;
+
+    assert_eq!(answer.status, 200, "{}", answer.text());
 }

@@ -6,7 +6,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::wait_for_exit;
-use crate::harness::{Agent, ServerProcess, TEST_TIMEOUT, serve_command};
+use crate::{
+    harness::{
+        Agent, ServerProcess, TEST_TIMEOUT, Upstream, assert_refused, prompt, serve_command,
+    },
+    tls::{self, Authority},
+};
 
 /// A config with a guard that fails open or closed.
 fn write_config(folder: &TempDir, on_failure: &str) {
@@ -122,4 +127,32 @@ async fn the_config_does_not_end_a_line_of_the_text_log() {
         assert!(rejected.contains(part), "{rejected}");
     }
     assert!(!log.contains('\u{1b}'), "{log}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_trusted_is_logged_once() {
+    let model_api = Upstream::mock().await;
+    let authority = Authority::new("an unknown authority");
+    let model_api = tls::gate(&model_api, &authority, tls::TLS).await;
+    let folder = TempDir::new().unwrap();
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: \"https://{}\" }} }}\n",
+        model_api.agents
+    );
+    fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    for (filter, has_lines) in [("", false), ("info,rustls_platform_verifier=error", true)] {
+        let mut command = serve_command(folder.path());
+        command.env("HOOKGATE_LOG", filter);
+        let mut served = ServerProcess::start(command);
+        let agent = Agent::at(served.addr());
+
+        let answer = agent.generate("m", &prompt("hi")).await;
+        assert_refused(&answer, 503, "UPSTREAM_UNREACHABLE");
+        served.terminate();
+        let (_, log) = wait_for_exit(served, TEST_TIMEOUT).await;
+
+        assert!(log.contains("upstream request failed"), "{log}");
+        let is_repeated = log.contains("failed to verify TLS certificate");
+        assert_eq!(is_repeated, has_lines, "`{filter}`: {log}");
+    }
 }
