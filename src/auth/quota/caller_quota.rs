@@ -139,8 +139,9 @@ impl Quota {
             RequestCost::Bytes(bytes) if grant.tokens_per_day.is_some() => tokens(bytes),
             _ => 0,
         };
+        let has_lease = request > 0 || grant.shared_in_flight.is_some();
         let lease = match shared {
-            Some(_) if grant.has_leases() => Lease::Requested,
+            Some(_) if has_lease => Lease::Requested,
             _ => Lease::None,
         };
         self.in_flight.fetch_add(1, Ordering::Relaxed);
@@ -175,12 +176,14 @@ impl Entry<'_> {
     /// Asks Redis, which takes over what other calls of the caller have changed at the same
     /// time; `None` if it is unavailable.
     async fn ask(&self, limits: &SharedLimits) -> Option<Admission> {
+        let amount = self.quota.usage.lock().reserved_by(self.call);
         let request = AdmitArguments {
             call: self.call,
-            amount: self.quota.usage.lock().reserved_by(self.call),
+            amount,
             rate: self.grant.requests_per_minute.map(RequestRate::per_minute),
             max_calls: self.grant.shared_in_flight,
-            per_day: self.grant.tokens_per_day,
+            // The quota holds for calls that cost tokens.
+            per_day: self.grant.tokens_per_day.filter(|_| amount > 0),
         };
         let (key, usage) = (&self.quota.key, &self.quota.usage);
         let scope = SyncScope::Changes;
@@ -219,7 +222,9 @@ impl Entry<'_> {
             self.check_in_flight((limit / replicas).max(1))?;
         }
         let mut usage = self.quota.usage.lock();
-        if let Some(per_day) = self.grant.tokens_per_day {
+        if let Some(per_day) = self.grant.tokens_per_day
+            && usage.reserved_by(self.call) > 0
+        {
             let checked = usage.check_tokens(self.call, per_day, replicas);
             let rest = usage.time_to_reset(self.day);
             checked.or_else(|refused| self.tokens_refused(refused, rest))?;

@@ -603,3 +603,26 @@ async fn counting_tokens_costs_none() {
         assert!(!metrics.text().contains(counted), "{}", metrics.text());
     }
 }
+
+#[tokio::test]
+async fn requests_that_cost_no_tokens_are_served_once_the_day_is_spent() {
+    let upstream = Upstream::with(|asked| expensive_answer(&asked.query)).await;
+    let guard = hook::config(&[("BeforeTool", hook::denying("guard", "no tools"))]);
+    let config = auth(&[("team-a", ", tokens_per_day: 30")]) + &guard;
+    let gate = TestGateway::start(&upstream, &config).await;
+    let caller = agent(&gate, "team-a");
+
+    let call = caller.generate("m", &prompt("1")).await;
+    let refused = caller.generate("m", &prompt("2")).await;
+    let event = json!({ "hook_event_name": "BeforeTool", "tool_name": "t", "tool_input": {} });
+    let reported = caller.report(&event, "").await;
+    let models = caller.get("/v1beta/models").await;
+    let path = "/v1beta/models/m:countTokens";
+    let counted = caller.post(path, prompt("3").to_string()).await;
+
+    assert_eq!(call.status, 200, "{}", call.text());
+    assert_refused(&refused, 429, "TOKEN_QUOTA_EXCEEDED");
+    assert_eq!(reported.json()["decision"], "deny", "{}", reported.text());
+    assert_eq!(models.status, 200, "{}", models.text());
+    assert_eq!(counted.status, 200, "{}", counted.text());
+}
