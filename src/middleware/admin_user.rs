@@ -109,8 +109,7 @@ pub fn check_csrf_token(principal: &AdminPrincipal, token: &str) -> Result<(), A
 }
 
 /// Returns the name of the session cookie of an admin listener that is bound to this address. With
-/// the prefix `__Host-`, browsers accept it
-/// only over TLS, for this host and for all paths.
+/// the prefix `__Host-`, browsers accept it only over TLS, for this host and for all paths.
 pub fn session_cookie_name(settings: &AdminSettings, bound: SocketAddr) -> &'static str {
     if settings.tls.is_none() && bound.ip().is_loopback() {
         "hookgate"
