@@ -15,12 +15,11 @@ use super::{
     caller_usage::{CallerUsage, Lease, SyncScope},
     daily_tokens::{TokensRefused, UtcDay},
     exceeded::QuotaExceeded,
-    gcra::RequestRate,
     limit_script::{Admission, AdmitArguments},
     shared_limits::{LimitsMode, LossMode, SharedLimits},
     sync_queue::SyncQueue,
 };
-use crate::{config::Grant, model::tokens_of, mutex::Mutex};
+use crate::{auth::gcra::RequestRate, config::Grant, model::tokens_of, mutex::Mutex};
 
 /// Usage of one caller.
 #[derive(Debug, Default)]

@@ -12,9 +12,9 @@ use uuid::Uuid;
 
 use super::{
     daily_tokens::{DailyTokens, OwnTokens, SeenTokens, TokensRefused, UtcDay},
-    gcra::{Gcra, RequestRate},
     recent_outputs::RecentOutputs,
 };
+use crate::auth::gcra::{Gcra, RequestRate, nanoseconds_since};
 
 /// Callers whose usage is kept; beyond it the least recently seen start anew.
 pub(super) const MAX_CALLERS: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
@@ -306,6 +306,6 @@ impl CallerUsage {
     }
 
     fn now_ns(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        nanoseconds_since(self.started)
     }
 }

@@ -14,9 +14,8 @@ use uuid::Uuid;
 use super::{
     caller_usage::{CallSync, MAX_ENDED},
     daily_tokens::SeenTokens,
-    gcra::RequestRate,
 };
-use crate::fleet::ScriptCall;
+use crate::{auth::gcra::RequestRate, fleet::ScriptCall};
 
 /// Prefix of all keys. The number changes with the form of the values.
 const PREFIX: &str = "hookgate:limits:1";
