@@ -1,4 +1,4 @@
-use std::{num::NonZeroU64, time::UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use futures_util::FutureExt;
 
