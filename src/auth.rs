@@ -13,6 +13,7 @@ mod authenticator;
 mod console_sessions;
 mod credentials;
 mod error;
+mod gcra;
 mod identity;
 mod jwks;
 mod jwt;

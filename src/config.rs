@@ -55,7 +55,7 @@ pub use self::{
         hooks::{AnswerBy, BUILTIN, FailureMode, HookGroup, HookSpec},
         limits::{Limits, Timeouts},
         listeners::{AdminSettings, ClientCertificates, ListenerSpans, Tls},
-        policies::{HookMode, HookSettings, PolicySpec, When},
+        policies::{CallerPattern, HookMode, HookSettings, PolicySpec, When},
         proofs::{
             ProofCase, ProofCases, ProofEntry, ProofSettings, ProofToolCall, ProofToolResult,
         },

@@ -199,7 +199,7 @@ pub(super) async fn hooks(State(app): State<App>) -> Json<Vec<HookInfo>> {
         timeout_ms: None,
         on_failure: None,
         mode: policy.mode,
-        when: policy.when.as_ref().map(ToString::to_string),
+        when: policy.condition(),
         proof: snapshot.proofs.of_rule(policy.rule),
     });
     let hooks = table.hooks().map(|hook| HookInfo {

@@ -10,7 +10,7 @@ use super::{
     api_keys::ApiKeys,
     credentials::{self, Credentials, KEY_HEADER, PresentedKey, PresentedKeys},
     error::AuthError,
-    identity::{CallerKey, Identity, Principal, caller_key},
+    identity::{Identity, Principal, caller_key},
     jwks::{self, TokenIssuer},
     jwt::JwksError,
     login_throttle::LoginThrottle,
@@ -166,7 +166,7 @@ impl Authenticator {
             let keys = PresentedKeys::read(headers, "");
             let anonymous = Identity::anonymous(&keys, user_agent, self.session_scope());
             return Some(Identity {
-                key: CallerKey::Recorded(key.to_owned()),
+                key: key.to_owned(),
                 ..anonymous
             });
         }

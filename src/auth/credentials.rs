@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use percent_encoding::percent_decode_str;
-use secrecy::{SecretSlice, SecretString};
+use secrecy::SecretString;
 
 use super::{error::AuthError, mtls::PeerCertificate};
 use crate::{authorization::bearer_token, sha256::sha256_hex};
@@ -121,8 +121,9 @@ impl PresentedKeys {
         keys.chain(&self.bearer).chain(&self.query)
     }
 
-    /// Joins the keys for the model API; empty without one.
-    pub(super) fn for_model_api(&self) -> SecretSlice<u8> {
+    /// Returns the SHA-256 of the keys for the model API in hex; for a single key it equals the
+    /// output of `sha256sum`. Empty without a key.
+    pub(super) fn hash_for_model_api(&self) -> String {
         let keys = [
             self.google_key.first(),
             self.anthropic_key.first(),
@@ -130,17 +131,12 @@ impl PresentedKeys {
             self.query.last(),
         ];
         let keys = keys.into_iter().flatten().map(PresentedKey::as_bytes);
-        keys.collect::<Vec<&[u8]>>().join(&0).into()
+        let keys: Vec<&[u8]> = keys.collect();
+        if keys.is_empty() {
+            return String::new();
+        }
+        sha256_hex(keys.join(&0))
     }
-}
-
-/// Returns the SHA-256 of [`PresentedKeys::for_model_api`] in hex; for a single key it
-/// equals the output of `sha256sum`. Empty without a key.
-pub(super) fn hash(keys: &[u8]) -> String {
-    if keys.is_empty() {
-        return String::new();
-    }
-    sha256_hex(keys)
 }
 
 /// Returns the only distinct key.

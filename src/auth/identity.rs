@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use secrecy::{ExposeSecret, SecretSlice, SecretString};
+use secrecy::SecretString;
 
 use super::{
-    credentials::{self, PresentedKey, PresentedKeys},
+    credentials::{PresentedKey, PresentedKeys},
     quota::{CallerCall, CallerInFlightGuard, Quota, QuotaExceeded, RequestCost, SharedQuota},
     token_usage::UsageReader,
 };
@@ -26,22 +26,11 @@ pub struct Identity {
     /// The caller's own credential for the model API, if it came in the query.
     pub query_key: Option<SecretString>,
     pub(super) user_agent: String,
-    pub(super) key: CallerKey,
+    /// Key by which sessions and usage of callers are kept apart.
+    pub(super) key: String,
     pub(super) session_scope: SessionScope,
     /// Limits and usage; `None` for anonymous callers.
     pub(super) allowance: Option<Allowance>,
-}
-
-/// Key by which sessions and usage of callers are kept apart.
-#[derive(Debug)]
-pub(super) enum CallerKey {
-    /// Derived from the name of an authenticated caller.
-    Named(String),
-    /// Credentials of an anonymous caller for the model API. Hashed on use, because
-    /// most requests need no key.
-    Presented(SecretSlice<u8>),
-    /// As a recording has it.
-    Recorded(String),
 }
 
 /// Metric label for callers that the config does not name.
@@ -91,7 +80,7 @@ impl Identity {
             name: Arc::default(),
             query_key: keys.query().and_then(PresentedKey::to_secret),
             user_agent,
-            key: CallerKey::Presented(keys.for_model_api()),
+            key: keys.hash_for_model_api(),
             session_scope,
             allowance: None,
         }
@@ -106,7 +95,7 @@ impl Identity {
         user_agent: String,
     ) -> Self {
         Self {
-            key: CallerKey::Named(caller_key(&principal.name)),
+            key: caller_key(&principal.name),
             name: Arc::clone(&principal.name),
             query_key: None,
             user_agent,
@@ -124,10 +113,7 @@ impl Identity {
     /// Returns the caller as hooks, logs and sessions refer to it.
     pub fn caller(&self) -> Caller {
         Caller {
-            key: match &self.key {
-                CallerKey::Named(key) | CallerKey::Recorded(key) => key.clone(),
-                CallerKey::Presented(keys) => credentials::hash(keys.expose_secret()),
-            },
+            key: self.key.clone(),
             name: self.name.to_string(),
             agent: self.user_agent.clone(),
             session_scope: self.session_scope,

@@ -5,16 +5,15 @@ use std::{
     net::{IpAddr, Ipv6Addr},
     num::{NonZeroU32, NonZeroUsize},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use governor::{
-    DefaultDirectRateLimiter, Quota, RateLimiter,
-    clock::{Clock, DefaultClock},
-};
 use lru::LruCache;
 
-use super::error::AuthError;
+use super::{
+    error::AuthError,
+    gcra::{Gcra, RequestRate, nanoseconds_since},
+};
 use crate::mutex::Mutex;
 
 /// Failed attempts that an address may make at once, and then per minute.
@@ -27,11 +26,15 @@ const MAX_ADDRESSES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 const MAX_CALLERS_PER_ADDRESS: usize = 256;
 
 #[derive(Debug)]
-pub(super) struct LoginThrottle(Mutex<LruCache<IpAddr, AddressState>>);
+pub(super) struct LoginThrottle {
+    addresses: Mutex<LruCache<IpAddr, AddressState>>,
+    /// Start of the clock of failed attempts.
+    started: Instant,
+}
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct AddressState {
-    failures: DefaultDirectRateLimiter,
+    failures: Gcra,
     /// Callers that were authenticated from there, which are never throttled.
     known_callers: BTreeSet<Arc<str>>,
     is_throttled: bool,
@@ -39,22 +42,19 @@ struct AddressState {
 
 impl Default for LoginThrottle {
     fn default() -> Self {
-        Self(Mutex::new(LruCache::new(MAX_ADDRESSES)))
+        Self {
+            addresses: Mutex::new(LruCache::new(MAX_ADDRESSES)),
+            started: Instant::now(),
+        }
     }
 }
 
 impl AddressState {
-    fn new() -> Self {
-        Self {
-            failures: RateLimiter::direct(Quota::per_minute(MAX_FAILURES_PER_MINUTE)),
-            known_callers: BTreeSet::new(),
-            is_throttled: false,
-        }
-    }
-
-    /// Counts a failed attempt; returns the time to wait if there were too many.
-    fn count_failure(&mut self, address: IpAddr) -> Option<Duration> {
-        let Err(not_until) = self.failures.check() else {
+    /// Counts a failed attempt at this time; returns the time to wait if there were too many.
+    fn count_failure(&mut self, address: IpAddr, now_ns: u64) -> Option<Duration> {
+        let rate = RequestRate::per_minute(MAX_FAILURES_PER_MINUTE);
+        let Err(wait) = self.failures.check(rate, now_ns) else {
+            self.failures.count(rate, now_ns);
             self.is_throttled = false;
             return None;
         };
@@ -64,7 +64,7 @@ impl AddressState {
                 "authentication throttled: too many failed attempts"
             );
         }
-        Some(not_until.wait_time_from(DefaultClock::default().now()))
+        Some(wait)
     }
 }
 
@@ -73,13 +73,13 @@ impl LoginThrottle {
     /// throttled and the caller is new there, so that a guessed key is not confirmed.
     pub(super) fn succeeded(&self, address: IpAddr, caller: &Arc<str>) -> Result<(), AuthError> {
         let address = network(address);
-        let mut addresses = self.0.lock();
-        let state = addresses.get_or_insert_mut(address, AddressState::new);
+        let mut addresses = self.addresses.lock();
+        let state = addresses.get_or_insert_mut(address, AddressState::default);
         if state.known_callers.contains(caller) {
             return Ok(());
         }
         if state.is_throttled
-            && let Some(retry_after) = state.count_failure(address)
+            && let Some(retry_after) = state.count_failure(address, nanoseconds_since(self.started))
         {
             return Err(AuthError::Throttled { retry_after });
         }
@@ -96,9 +96,9 @@ impl LoginThrottle {
             return error;
         }
         let address = network(address);
-        let mut addresses = self.0.lock();
-        let state = addresses.get_or_insert_mut(address, AddressState::new);
-        let retry_after = state.count_failure(address);
+        let mut addresses = self.addresses.lock();
+        let state = addresses.get_or_insert_mut(address, AddressState::default);
+        let retry_after = state.count_failure(address, nanoseconds_since(self.started));
         retry_after.map_or(error, |retry_after| AuthError::Throttled { retry_after })
     }
 }

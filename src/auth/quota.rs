@@ -8,7 +8,6 @@ mod caller_quota;
 mod caller_usage;
 mod daily_tokens;
 mod exceeded;
-mod gcra;
 mod limit_script;
 mod recent_outputs;
 mod shared_limits;

@@ -196,11 +196,11 @@ impl Replica {
         offered.remove(&index);
         let snapshot = app.snapshot();
         let current = snapshot.config.layers.get(index);
-        let current = current.and_then(|layer| layer.bundle.as_ref());
-        let current = current.map(|extracted| extracted.bundle().manifest());
+        let current = current.and_then(PolicyLayer::signed_bundle);
         let bundle = Bundle::from_bytes(archive)?;
-        check_offer(origin, &bundle, current)?;
-        if current == Some(bundle.manifest()) {
+        check_offer(origin, &bundle, current.map(Bundle::manifest))?;
+        // An equal bundle with another signature is stored: its key may be the only one later.
+        if current == Some(&bundle) {
             return Ok(BundleFetch::Unchanged);
         }
         let extracted = self.store.extract(&origin.name, bundle)?;

@@ -152,6 +152,7 @@ impl Config {
         loader.check_admin_users(&config.admin);
         loader.warn_of_missing_keys(&config.auth, &config.upstreams);
         loader.warn_of_unreachable_limits(&config);
+        loader.warn_of_settings_without_effect(&config);
         loader.warn_of_unused_keys(&config.auth, &config.upstreams);
         loader.warn_of_plain_text(&config.auth, &config.upstreams);
         loader.fail_if_problems()?;

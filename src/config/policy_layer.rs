@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
-use policy_bundle::ExtractedBundle;
+use policy_bundle::{Bundle, ExtractedBundle};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -87,6 +87,11 @@ impl PolicyLayer {
             trust,
             allowed,
         }
+    }
+
+    /// Returns the bundle with its signature; `None` before it is built.
+    pub fn signed_bundle(&self) -> Option<&Bundle> {
+        self.bundle.as_deref().map(ExtractedBundle::bundle)
     }
 
     /// Returns whether a setting of the layer is at a position.

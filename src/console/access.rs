@@ -1,5 +1,7 @@
 //! Log in and out of the console.
 
+use std::net::SocketAddr;
+
 use axum::{
     extract::{Request, State},
     middleware::Next,
@@ -53,7 +55,8 @@ pub(super) async fn log_in(
     match access.log_in(settings, address, token.as_bytes()) {
         Ok(login) => {
             tracing::info!(user.name = &*login.user, "admin user logged in");
-            let cookie = cookie(settings, &login.session_id);
+            let bound = app.start_config().admin.listen;
+            let cookie = cookie(settings, bound, &login.session_id);
             ([(header::SET_COOKIE, cookie)], Redirect::to(next)).into_response()
         }
         Err(error) => {
@@ -77,10 +80,11 @@ pub(super) async fn log_out(
     fields.check_csrf(&principal)?;
     let snapshot = app.snapshot();
     let settings = &snapshot.config.admin;
-    if let Some(id) = session_id(&headers, settings) {
+    let bound = app.start_config().admin.listen;
+    if let Some(id) = session_id(&headers, settings, bound) {
         app.resources.admin_access.log_out(id);
     }
-    let expired = format!("{}; Max-Age=0", cookie(settings, ""));
+    let expired = format!("{}; Max-Age=0", cookie(settings, bound, ""));
     let login_page = Redirect::to("/console/login");
     Ok(([(header::SET_COOKIE, expired)], login_page).into_response())
 }
@@ -119,8 +123,8 @@ fn local_target(next: &str) -> &str {
     if is_local { next } else { START }
 }
 
-fn cookie(settings: &AdminSettings, session_id: &str) -> String {
-    let name = session_cookie_name(settings);
+fn cookie(settings: &AdminSettings, bound: SocketAddr, session_id: &str) -> String {
+    let name = session_cookie_name(settings, bound);
     let is_secure = name.starts_with("__Host-");
     let secure = if is_secure { "; Secure" } else { "" };
     format!("{name}={session_id}; HttpOnly{secure}; SameSite=Strict; Path=/")

@@ -85,7 +85,9 @@ pub(super) struct ConditionContext<'a> {
     event: EventName,
     context: &'a Context,
     subject: ConditionSubject<'a>,
-    facts: Option<Result<Facts<'a>, EvalError>>,
+    facts: Option<Facts<'a>>,
+    /// True if the facts lack those of the request, because it cannot be read.
+    is_unreadable: bool,
     /// Hooks and policies whose condition failed.
     pub(super) failed: Vec<(RuleId, EvalError)>,
 }
@@ -101,6 +103,7 @@ impl<'a> ConditionContext<'a> {
             context,
             subject,
             facts: None,
+            is_unreadable: false,
             failed: Vec::new(),
         }
     }
@@ -113,6 +116,11 @@ impl<'a> ConditionContext<'a> {
         };
         matcher.matches(subject)
             || toolset.is_some_and(|name| matcher.matches(MatcherSubject::Tool(name)))
+    }
+
+    /// Returns the name of the caller; empty without authentication.
+    pub(super) fn caller(&self) -> &'a str {
+        &self.context.caller.name
     }
 
     /// Returns whether the event is of a sub-agent.
@@ -132,12 +140,16 @@ impl<'a> ConditionContext<'a> {
             return true;
         };
         let (event, context, subject) = (self.event, self.context, self.subject);
+        let is_unreadable = &mut self.is_unreadable;
         let facts = self.facts.get_or_insert_with(|| {
-            facts(event, context, subject).map_err(|_| EvalError::Unreadable)
+            let request = request_of(subject);
+            *is_unreadable = request.is_err();
+            facts(event, context, subject, request.unwrap_or_default())
         });
-        let result = match facts {
-            Ok(facts) => condition.evaluate(facts),
-            Err(error) => Err(*error),
+        let result = if *is_unreadable && condition.uses("request") {
+            Err(EvalError::Unreadable)
+        } else {
+            condition.evaluate(facts)
         };
         result.unwrap_or_else(|error| {
             tracing::warn!(
@@ -157,10 +169,11 @@ fn facts<'a>(
     event: EventName,
     context: &'a Context,
     subject: ConditionSubject<'a>,
-) -> Result<Facts<'a>, DialectError> {
+    request: Option<RequestFacts>,
+) -> Facts<'a> {
     let mut facts = Facts {
         event,
-        request: None,
+        request,
         tool: None,
         prompt: None,
         session: SessionFacts {
@@ -173,30 +186,35 @@ fn facts<'a>(
             agent: &context.caller.agent,
         },
     };
-    match subject {
-        ConditionSubject::Call { call, document } => {
-            facts.request = Some(request_facts(call, document)?);
-        }
-        ConditionSubject::Event(event) => {
-            let tool = |name, input| Some(ToolFacts { name, input });
-            match event {
-                Event::BeforeTool(event) => facts.tool = tool(&event.tool_name, &event.tool_input),
-                Event::AfterTool(event) => facts.tool = tool(&event.tool_name, &event.tool_input),
-                Event::BeforeAgent(event) => facts.prompt = Some(&event.prompt),
-                Event::AfterAgent(event) => facts.prompt = Some(&event.prompt),
-                _ => (),
-            }
-            if let Some(llm_request) = event.llm_request() {
-                let (call, document) = dialect::build_request(llm_request)?;
-                facts.request = Some(RequestFacts {
-                    // As reported, even if it is not a valid model name.
-                    model: llm_request.model.clone(),
-                    ..request_facts(&call, &document)?
-                });
-            }
+    if let ConditionSubject::Event(event) = subject {
+        let tool = |name, input| Some(ToolFacts { name, input });
+        match event {
+            Event::BeforeTool(event) => facts.tool = tool(&event.tool_name, &event.tool_input),
+            Event::AfterTool(event) => facts.tool = tool(&event.tool_name, &event.tool_input),
+            Event::BeforeAgent(event) => facts.prompt = Some(&event.prompt),
+            Event::AfterAgent(event) => facts.prompt = Some(&event.prompt),
+            _ => (),
         }
     }
-    Ok(facts)
+    facts
+}
+
+/// Returns the facts of the model call of an event, if it has one.
+fn request_of(subject: ConditionSubject<'_>) -> Result<Option<RequestFacts>, DialectError> {
+    match subject {
+        ConditionSubject::Call { call, document } => request_facts(call, document).map(Some),
+        ConditionSubject::Event(event) => {
+            let Some(llm_request) = event.llm_request() else {
+                return Ok(None);
+            };
+            let (call, document) = dialect::build_request(llm_request)?;
+            Ok(Some(RequestFacts {
+                // As reported, even if it is not a valid model name.
+                model: llm_request.model.clone(),
+                ..request_facts(&call, &document)?
+            }))
+        }
+    }
 }
 
 fn request_facts(call: &Call, document: &Document) -> Result<RequestFacts, DialectError> {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{outcome::hook_run, tool_matcher::ToolMatcher};
 use crate::{
     condition::Condition,
-    config::{HookMode, ProofCases},
+    config::{CallerPattern, HookMode, ProofCases},
     dialect::DialectError,
     event::{BeforeModel, EventKind, HookOutput, HookResult, HookRun, RuleId},
     policy::{Policy, PolicyContext, PolicyRequest},
@@ -35,6 +35,8 @@ pub struct ConfiguredPolicy {
     pub(super) matcher: ToolMatcher,
     /// Condition under which it runs; always if `None`.
     pub when: Option<Condition>,
+    /// Callers for which it runs; all if `None`.
+    pub(super) callers: Option<CallerPattern>,
     /// True if it runs on model calls as well, and so need not run on events that
     /// are derived from them.
     pub(super) inspects_calls: bool,
@@ -42,6 +44,18 @@ pub struct ConfiguredPolicy {
 }
 
 impl ConfiguredPolicy {
+    /// Returns whether it runs for a caller with this name.
+    pub(super) fn is_for(&self, caller: &str) -> bool {
+        let callers = self.callers.as_ref();
+        callers.is_none_or(|callers| callers.matches(caller))
+    }
+
+    /// Returns the condition for running, as an expression.
+    pub fn condition(&self) -> Option<String> {
+        let when = self.when.as_ref().map(ToString::to_string);
+        when.or_else(|| self.callers.as_ref().map(ToString::to_string))
+    }
+
     /// Runs on a request. In `mode: observe` the request stays unchanged.
     ///
     /// # Errors

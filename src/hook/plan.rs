@@ -295,7 +295,8 @@ impl Plan {
 
 /// Selects the policies and hooks whose matcher matches and whose condition holds.
 /// Of equal hooks of a bundle the strictest is kept, in the place of the first. One sequential group
-/// makes the whole plan sequential. With `only`, nothing but this guard is selected.
+/// makes the whole plan sequential. With `only`, nothing but this guard is selected. The policies of
+/// other callers are no part of the plan: there may be thousands.
 pub(super) fn plan(
     policies: &[Arc<ConfiguredPolicy>],
     groups: &[MatcherGroup],
@@ -308,7 +309,8 @@ pub(super) fn plan(
         ..Plan::default()
     };
     plan.has_locked_policies = policies.iter().any(|policy| policy.is_locked);
-    let policies = policies.iter();
+    let caller = conditions.caller();
+    let policies = policies.iter().filter(|policy| policy.is_for(caller));
     let policies = policies.filter(|policy| only.is_none_or(|guard| guard.is_policy(policy)));
     for policy in policies {
         if !conditions.is_matched_by(&policy.matcher) {

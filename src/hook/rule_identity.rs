@@ -41,7 +41,7 @@ pub(super) fn policy_rule(events: &[EventName], spec: &PolicySpec) -> RuleIdenti
         events: events.to_vec(),
         mode: spec.mode,
         on_failure: None,
-        when: spec.when.as_ref().map(|when| when.text.clone()),
+        when: spec.condition(),
         disabled: false,
     }
 }

@@ -1,6 +1,6 @@
 //! Authentication of admin requests, for JSON and pages alike.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use axum::{
     extract::{FromRequestParts, Request, State},
@@ -108,10 +108,10 @@ pub fn check_csrf_token(principal: &AdminPrincipal, token: &str) -> Result<(), A
     Err(bad_csrf_token(remedy))
 }
 
-/// Returns the name of the session cookie. With the prefix `__Host-`, browsers accept it
-/// only over TLS, for this host and for all paths.
-pub fn session_cookie_name(settings: &AdminSettings) -> &'static str {
-    if settings.tls.is_none() && settings.listen.ip().is_loopback() {
+/// Returns the name of the session cookie of an admin listener that is bound to this address. With
+/// the prefix `__Host-`, browsers accept it only over TLS, for this host and for all paths.
+pub fn session_cookie_name(settings: &AdminSettings, bound: SocketAddr) -> &'static str {
+    if settings.tls.is_none() && bound.ip().is_loopback() {
         "hookgate"
     } else {
         "__Host-hookgate"
@@ -119,8 +119,12 @@ pub fn session_cookie_name(settings: &AdminSettings) -> &'static str {
 }
 
 /// Returns the id in the session cookie; `None` without one, or if there are several.
-pub fn session_id<'a>(headers: &'a HeaderMap, settings: &AdminSettings) -> Option<&'a str> {
-    let name = session_cookie_name(settings);
+pub fn session_id<'a>(
+    headers: &'a HeaderMap,
+    settings: &AdminSettings,
+    bound: SocketAddr,
+) -> Option<&'a str> {
+    let name = session_cookie_name(settings, bound);
     let headers = headers.get_all(header::COOKIE).iter();
     let cookies = headers.filter_map(|value| value.to_str().ok());
     let cookies = cookies.flat_map(|value| value.split(';'));
@@ -149,7 +153,7 @@ fn identify(app: &App, request: &Request) -> Result<Option<AdminPrincipal>, Auth
         let identified = access.identify(settings, address, token.unwrap_or_default());
         return identified.map(Some);
     }
-    let session = session_id(headers, settings);
+    let session = session_id(headers, settings, app.start_config().admin.listen);
     Ok(session.and_then(|id| access.resume(settings, id)))
 }
 

@@ -4,13 +4,15 @@
 //! reaches, and a site can point its name at such an address. The former shows in `Origin`
 //! and `Sec-Fetch-Site`, the latter in `Host`.
 
+use std::net::SocketAddr;
+
 use axum::extract::Request;
 use http::{HeaderMap, HeaderName, header, uri::Authority};
 use url::Host;
 
 use super::{header_validation::validate_target, rejected_request::ListenerKind};
 use crate::{
-    config::{Browsers, Config},
+    config::Browsers,
     error::{ApiError, ErrorReason},
 };
 
@@ -18,8 +20,8 @@ const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Checks that a request comes from no web page, or from one that is allowed. A link to the console
-/// may be on any page: it reaches no handler.
+/// Checks that a request at a listener, which is bound to this address, comes from no web page, or
+/// from one that is allowed. A link to the console may be on any page: it reaches no handler.
 ///
 /// # Errors
 ///
@@ -27,8 +29,9 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// several hosts. Of agents' requests, the header check refuses these.
 pub fn check_origin(
     request: &Request,
-    config: &Config,
+    browsers: &Browsers,
     listener: ListenerKind,
+    bound: SocketAddr,
 ) -> Result<(), ApiError> {
     if listener == ListenerKind::Operators {
         validate_target(request)?;
@@ -49,10 +52,10 @@ pub fn check_origin(
         None => true,
         Some(host) => host
             .as_ref()
-            .is_some_and(|host| is_own_host(host, &config.browsers)),
+            .is_some_and(|host| is_own_host(host, browsers)),
     };
     // Agents on other machines use names that the config does not list.
-    let has_any_name = listener == ListenerKind::Agents && !config.listen.ip().is_loopback();
+    let has_any_name = listener == ListenerKind::Agents && !bound.ip().is_loopback();
     if checks_host && !is_own && !has_any_name {
         let message =
             "host not allowed: use `localhost`, an IP address, or a name in `browsers.hosts`";
@@ -60,7 +63,7 @@ pub fn check_origin(
     }
     let own = host.flatten().filter(|_| is_own);
     let is_link = listener == ListenerKind::Operators && is_foreign_link(request);
-    if !is_link && is_foreign(headers, own.as_ref(), &config.browsers, listener) {
+    if !is_link && is_foreign(headers, own.as_ref(), browsers, listener) {
         let message = foreign_origin_message(headers, listener);
         return Err(ApiError::new(ErrorReason::ForeignOrigin, message));
     }

@@ -52,9 +52,9 @@ impl ExchangeCollector {
 
     /// Returns whether exchanges of this caller are collected.
     pub fn collects_caller(&self, name: &str) -> bool {
-        let callers = &self.what.callers;
-        self.what.sample > 0.0
-            && (callers.is_empty() || callers.iter().any(|caller| caller == name))
+        let callers = self.what.callers.as_ref();
+        let has_name = |callers: &Vec<String>| callers.iter().any(|caller| caller == name);
+        self.what.sample > 0.0 && callers.is_none_or(has_name)
     }
 
     /// Returns the bytes that exchanges hold.

@@ -98,7 +98,8 @@ async fn render_errors(State(app): State<App>, mut request: Request, next: Next)
 
 async fn reject_foreign_pages(State(app): State<App>, request: Request, next: Next) -> Response {
     let snapshot = app.snapshot();
-    match check_origin(&request, &snapshot.config, ListenerKind::Operators) {
+    let (browsers, bound) = (&snapshot.config.browsers, app.start_config().admin.listen);
+    match check_origin(&request, browsers, ListenerKind::Operators, bound) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     }

@@ -102,7 +102,8 @@ impl MiddlewareStack {
         mut request: Box<Request>,
     ) -> Result<HandlerResponse, Response> {
         let config = &snapshot.config;
-        check_origin(&request, config, ListenerKind::Agents)
+        let bound = self.app.start_config().listen;
+        check_origin(&request, &config.browsers, ListenerKind::Agents, bound)
             .and_then(|()| check_version(request.version()))
             .map_err(IntoResponse::into_response)?;
         let resources = &self.app.resources;

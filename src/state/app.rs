@@ -138,6 +138,11 @@ impl App {
         Arc::clone(&snapshot.unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Returns the config of the start. The listeners are bound to its addresses.
+    pub fn start_config(&self) -> &Config {
+        &self.reloads.start
+    }
+
     /// Reads the config, proves its guards and replaces the snapshot. In-flight requests
     /// keep theirs. Blocks on files and proofs, so it needs a thread for blocking tasks.
     ///

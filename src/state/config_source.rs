@@ -348,10 +348,9 @@ impl ConfigSource {
         let Some(store_layers) = &self.store_layers else {
             return Ok(());
         };
-        let digests = |layers: &[PolicyLayer]| -> Vec<String> {
-            layers.iter().map(|layer| layer.digest.clone()).collect()
-        };
-        if digests(&self.state().layers) != digests(layers) {
+        let before = self.state().layers;
+        let before = before.iter().map(PolicyLayer::signed_bundle);
+        if before.ne(layers.iter().map(PolicyLayer::signed_bundle)) {
             store_layers(layers).map_err(RevisionError::Bundles)?;
             self.state.lock().layers = layers.to_vec();
         }

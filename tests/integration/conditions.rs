@@ -476,3 +476,23 @@ async fn a_policy_whose_condition_becomes_true_swaps_no_model() {
     let path = upstream.only_request().path;
     assert!(path.contains("/other:"), "{path}");
 }
+
+#[tokio::test]
+async fn a_condition_counts_as_true_only_if_it_reads_a_request_that_cannot_be_read() {
+    let mut request = prompt("hi");
+    request["generationConfig"] = json!({ "maxOutputTokens": [1] });
+    for (when, status) in [
+        ("request.bytes > 1000000", 403),
+        ("caller.agent == 'other'", 200),
+        ("!session.named && caller.agent == 'other'", 200),
+    ] {
+        let upstream = Upstream::mock().await;
+        let policy = format!("{{ policy: model_allow, models: [other], when: \"{when}\" }}");
+        let config = format!("denials: error\npolicies: [{policy}]\n");
+        let gateway = TestGateway::start(&upstream, &config).await;
+
+        let answer = gateway.agent().generate("m", &request).await;
+
+        assert_eq!(answer.status, status, "{when}: {}", answer.text());
+    }
+}

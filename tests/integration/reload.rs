@@ -18,8 +18,12 @@ use rustix::process::Signal;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::harness::{
-    Agent, Answer, ServerProcess, TEST_TIMEOUT, Upstream, assert_refused, hookgate, prompt,
+use crate::{
+    callers::auth,
+    harness::{
+        Agent, Answer, ServerProcess, TEST_TIMEOUT, Upstream, assert_refused, hookgate, prompt,
+        send_and_read,
+    },
 };
 
 /// A running gateway whose config file is in a temporary folder.
@@ -176,6 +180,38 @@ async fn a_bound_listener_that_is_open_keeps_its_authentication() {
     let answer = agent.generate("m", &prompt("hello")).await;
     assert_refused(&answer, 401, "UNAUTHENTICATED");
     assert!(upstream.requests().is_empty());
+}
+
+#[tokio::test]
+async fn the_bound_address_decides_on_names_of_hosts_after_a_reload() {
+    for (bound, reloaded, status) in [("0.0.0.0", "127.0.0.1", 200), ("127.0.0.1", "0.0.0.0", 403)]
+    {
+        let upstream = Upstream::mock().await;
+        let folder = TempDir::new().unwrap();
+        let write = |address: &str| {
+            let text = config(&upstream, &auth(&[("ann", "")]));
+            let listen = format!("listen: {address}:0\nadmin");
+            let text = text.replace("listen: 127.0.0.1:0\nadmin", &listen);
+            write_config_file(folder.path(), &text);
+        };
+        write(bound);
+        let file = folder.path().join("hookgate.yaml");
+        let command = hookgate(&["serve", "--config", file.to_str().unwrap()]);
+        let mut served = ServerProcess::start(command);
+        let (agents, operators) = (served.addr(), served.operators());
+        let head = "GET /v1beta/models HTTP/1.1\r\nhost: gateway.example\r\n\
+            x-hookgate-key: ann-key\r\nconnection: close\r\n\r\n";
+        let before = send_and_read(agents, head.as_bytes()).await;
+
+        write(reloaded);
+        let answer = Agent::at(operators).post("/reload", "").await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let after = send_and_read(agents, head.as_bytes()).await;
+
+        let expected = format!("HTTP/1.1 {status} ");
+        assert!(before.starts_with(&expected), "{bound}: {before}");
+        assert!(after.starts_with(&expected), "{bound}: {after}");
+    }
 }
 
 #[tokio::test]

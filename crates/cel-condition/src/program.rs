@@ -65,6 +65,11 @@ impl Condition {
         })
     }
 
+    /// Returns whether the condition reads a variable, or a field of it.
+    pub fn uses(&self, variable: &str) -> bool {
+        self.uses.contains_variable(variable)
+    }
+
     /// Evaluates the condition.
     ///
     /// # Errors

@@ -186,6 +186,10 @@ impl VariableUses {
         self.0.insert((variable, field));
     }
 
+    pub(super) fn contains_variable(&self, variable: &str) -> bool {
+        self.0.iter().any(|(used, _)| *used == variable)
+    }
+
     pub(super) fn contains(&self, variable: &'static str, field: &'static str) -> bool {
         self.0.contains(&(variable, field))
     }

@@ -1,26 +1,25 @@
 //! Limits of one caller: admits its requests, and follows its calls until they end.
 
 use std::{
-    num::NonZeroU32,
+    num::{NonZeroU32, NonZeroU64},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use uuid::Uuid;
 
 use super::{
     caller_usage::{CallerUsage, Lease, SyncScope},
-    daily_tokens::{TokensRefused, UtcDay},
-    exceeded::QuotaExceeded,
-    gcra::RequestRate,
-    limit_script::{Admission, AdmitArguments},
+    daily_tokens::UtcDay,
+    exceeded::{LimitRefusal, QuotaExceeded},
+    limit_script::AdmitArguments,
     shared_limits::{LimitsMode, LossMode, SharedLimits},
     sync_queue::SyncQueue,
 };
-use crate::{config::Grant, model::tokens_of, mutex::Mutex};
+use crate::{auth::gcra::RequestRate, config::Grant, model::tokens_of, mutex::Mutex};
 
 /// Usage of one caller.
 #[derive(Debug, Default)]
@@ -139,8 +138,9 @@ impl Quota {
             RequestCost::Bytes(bytes) if grant.tokens_per_day.is_some() => tokens(bytes),
             _ => 0,
         };
+        let has_lease = request > 0 || grant.shared_in_flight.is_some();
         let lease = match shared {
-            Some(_) if grant.has_leases() => Lease::Requested,
+            Some(_) if has_lease => Lease::Requested,
             _ => Lease::None,
         };
         self.in_flight.fetch_add(1, Ordering::Relaxed);
@@ -156,7 +156,7 @@ impl Entry<'_> {
         if limits.mode() == LimitsMode::Shared
             && let Some(admission) = self.ask(limits).await
         {
-            self.read(admission)?;
+            admission.map_err(|refusal| self.exceeded(refusal))?;
             // For the time in which Redis is unavailable.
             self.count_rate(limits.divisor());
             return Ok(CountedBy::Store);
@@ -174,13 +174,15 @@ impl Entry<'_> {
 
     /// Asks Redis, which takes over what other calls of the caller have changed at the same
     /// time; `None` if it is unavailable.
-    async fn ask(&self, limits: &SharedLimits) -> Option<Admission> {
+    async fn ask(&self, limits: &SharedLimits) -> Option<Result<(), LimitRefusal>> {
+        let amount = self.quota.usage.lock().reserved_by(self.call);
         let request = AdmitArguments {
             call: self.call,
-            amount: self.quota.usage.lock().reserved_by(self.call),
+            amount,
             rate: self.grant.requests_per_minute.map(RequestRate::per_minute),
             max_calls: self.grant.shared_in_flight,
-            per_day: self.grant.tokens_per_day,
+            // The quota holds for calls that cost tokens.
+            per_day: self.grant.tokens_per_day.filter(|_| amount > 0),
         };
         let (key, usage) = (&self.quota.key, &self.quota.usage);
         let scope = SyncScope::Changes;
@@ -192,24 +194,6 @@ impl Entry<'_> {
         admission
     }
 
-    fn read(&self, admission: Admission) -> Result<(), QuotaExceeded> {
-        match admission {
-            Admission::Admitted => Ok(()),
-            Admission::TooManyCalls => {
-                let limit = self.grant.shared_in_flight.unwrap_or_default();
-                Err(self.too_many_calls(limit))
-            }
-            Admission::TokensSpent { rest_s } => {
-                let rest = Duration::from_secs(rest_s);
-                self.tokens_refused(TokensRefused::Spent, rest)
-            }
-            Admission::TokensReserved => {
-                self.tokens_refused(TokensRefused::Reserved, Duration::ZERO)
-            }
-            Admission::TooFast { wait_ns } => self.too_fast(Duration::from_nanos(wait_ns)),
-        }
-    }
-
     /// Checks the limits of this process, which is one of `replicas`, and counts the request
     /// against its rate under the same lock.
     fn check(&self, replicas: u64) -> Result<(), QuotaExceeded> {
@@ -218,16 +202,19 @@ impl Entry<'_> {
             let replicas = usize::try_from(replicas).unwrap_or(usize::MAX);
             self.check_in_flight((limit / replicas).max(1))?;
         }
-        let mut usage = self.quota.usage.lock();
-        if let Some(per_day) = self.grant.tokens_per_day {
-            let checked = usage.check_tokens(self.call, per_day, replicas);
-            let rest = usage.time_to_reset(self.day);
-            checked.or_else(|refused| self.tokens_refused(refused, rest))?;
+        let checked = self.check_usage(&mut self.quota.usage.lock(), replicas);
+        checked.map_err(|refusal| self.exceeded(refusal))
+    }
+
+    fn check_usage(&self, usage: &mut CallerUsage, replicas: u64) -> Result<(), LimitRefusal> {
+        if let Some(per_day) = self.grant.tokens_per_day
+            && usage.reserved_by(self.call) > 0
+        {
+            usage.check_tokens(self.call, per_day, replicas, self.day)?;
         }
         if let Some(per_minute) = self.grant.requests_per_minute {
             let rate = rate_of_one(per_minute, replicas);
-            let checked = usage.check_rate(rate);
-            checked.or_else(|retry_after| self.too_fast(retry_after))?;
+            usage.check_rate(rate)?;
             usage.count_request(rate);
         }
         Ok(())
@@ -244,40 +231,34 @@ impl Entry<'_> {
     /// Checks the number of calls of this process, this one included.
     fn check_in_flight(&self, limit: usize) -> Result<(), QuotaExceeded> {
         if self.quota.in_flight.load(Ordering::Relaxed) > limit {
-            return Err(self.too_many_calls(limit));
+            let caller = Arc::clone(&self.quota.name);
+            return Err(QuotaExceeded::Concurrency { caller, limit });
         }
         Ok(())
     }
 
-    fn too_many_calls(&self, limit: usize) -> QuotaExceeded {
-        let caller = Arc::clone(&self.quota.name);
-        QuotaExceeded::Concurrency { caller, limit }
-    }
-
-    fn tokens_refused(&self, refused: TokensRefused, rest: Duration) -> Result<(), QuotaExceeded> {
-        let caller = Arc::clone(&self.quota.name);
-        let Some(per_day) = self.grant.tokens_per_day else {
-            return Ok(());
-        };
-        Err(match refused {
-            TokensRefused::Spent => QuotaExceeded::Tokens {
+    /// Names the limit of the grant that a request exceeds. Those that it does not have are never
+    /// exceeded.
+    fn exceeded(&self, refusal: LimitRefusal) -> QuotaExceeded {
+        let (caller, grant) = (Arc::clone(&self.quota.name), self.grant);
+        let per_day = grant.tokens_per_day.unwrap_or(NonZeroU64::MIN);
+        match refusal {
+            LimitRefusal::Calls => QuotaExceeded::Concurrency {
+                caller,
+                limit: grant.shared_in_flight.unwrap_or_default(),
+            },
+            LimitRefusal::TokensSpent(retry_after) => QuotaExceeded::Tokens {
                 caller,
                 per_day,
-                retry_after: rest,
+                retry_after,
             },
-            TokensRefused::Reserved => QuotaExceeded::TokensReserved { caller, per_day },
-        })
-    }
-
-    fn too_fast(&self, retry_after: Duration) -> Result<(), QuotaExceeded> {
-        let Some(per_minute) = self.grant.requests_per_minute else {
-            return Ok(());
-        };
-        Err(QuotaExceeded::Rate {
-            caller: Arc::clone(&self.quota.name),
-            per_minute,
-            retry_after,
-        })
+            LimitRefusal::TokensReserved => QuotaExceeded::TokensReserved { caller, per_day },
+            LimitRefusal::Rate(retry_after) => QuotaExceeded::Rate {
+                caller,
+                per_minute: grant.requests_per_minute.unwrap_or(NonZeroU32::MIN),
+                retry_after,
+            },
+        }
     }
 }
 

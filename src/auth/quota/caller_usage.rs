@@ -5,16 +5,17 @@ use std::{
     collections::{BTreeSet, HashMap},
     mem,
     num::{NonZeroU64, NonZeroUsize},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use uuid::Uuid;
 
 use super::{
-    daily_tokens::{DailyTokens, OwnTokens, SeenTokens, TokensRefused, UtcDay},
-    gcra::{Gcra, RequestRate},
+    daily_tokens::{DailyTokens, OwnTokens, SeenTokens, UtcDay},
+    exceeded::LimitRefusal,
     recent_outputs::RecentOutputs,
 };
+use crate::auth::gcra::{Gcra, RequestRate, nanoseconds_since};
 
 /// Callers whose usage is kept; beyond it the least recently seen start anew.
 pub(super) const MAX_CALLERS: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
@@ -114,8 +115,9 @@ impl CallerUsage {
     }
 
     /// Checks the rate at the present time.
-    pub(super) fn check_rate(&self, rate: RequestRate) -> Result<(), Duration> {
-        self.rate.check(rate, self.now_ns())
+    pub(super) fn check_rate(&self, rate: RequestRate) -> Result<(), LimitRefusal> {
+        let checked = self.rate.check(rate, self.now_ns());
+        checked.map_err(LimitRefusal::Rate)
     }
 
     /// Checks the tokens that a call has reserved.
@@ -124,13 +126,11 @@ impl CallerUsage {
         id: Uuid,
         per_day: NonZeroU64,
         replicas: u64,
-    ) -> Result<(), TokensRefused> {
-        self.tokens.check(per_day, replicas, self.reserved_by(id))
-    }
-
-    /// Returns the time until the tokens of the day are reset.
-    pub(super) fn time_to_reset(&self, today: UtcDay) -> Duration {
-        self.tokens.time_to_reset(today, Instant::now())
+        today: UtcDay,
+    ) -> Result<(), LimitRefusal> {
+        let rest = self.tokens.time_to_reset(today, Instant::now());
+        let own = self.reserved_by(id);
+        self.tokens.check(per_day, replicas, own, rest)
     }
 
     /// Returns the tokens that a call has reserved.
@@ -306,6 +306,6 @@ impl CallerUsage {
     }
 
     fn now_ns(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        nanoseconds_since(self.started)
     }
 }

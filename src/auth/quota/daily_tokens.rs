@@ -7,6 +7,8 @@ use std::{
 
 use uuid::Uuid;
 
+use super::exceeded::LimitRefusal;
+
 const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
 
 /// Shortest time between two resets, so that a clock that jumps back and forth resets once.
@@ -52,15 +54,6 @@ pub(super) struct OwnTokens {
     pub(super) spent: u64,
     /// Tokens up to which the store has counted them, according to its answers.
     pub(super) settled: u64,
-}
-
-/// Reason why tokens are refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TokensRefused {
-    /// The tokens of the day are spent.
-    Spent,
-    /// The rest is reserved by calls in flight.
-    Reserved,
 }
 
 impl Default for OwnTokens {
@@ -118,22 +111,24 @@ impl DailyTokens {
     }
 
     /// Checks that a call may keep the tokens that it has reserved, of what is left for this
-    /// process, which is one of `replicas`. A call alone may reserve more than is left.
+    /// process, which is one of `replicas`. A call alone may reserve more than is left. The tokens
+    /// are reset after `rest`.
     pub(super) fn check(
         &self,
         per_day: NonZeroU64,
         replicas: u64,
         own: u64,
-    ) -> Result<(), TokensRefused> {
+        rest: Duration,
+    ) -> Result<(), LimitRefusal> {
         let left = per_day.get().saturating_sub(self.shared.total) / replicas.max(1);
         let unsettled = self.own.unsettled();
         if unsettled >= left {
-            return Err(TokensRefused::Spent);
+            return Err(LimitRefusal::TokensSpent(rest));
         }
         let others = self.reserved.saturating_sub(own);
         let used = unsettled.saturating_add(others);
         if others > 0 && (used >= left || used.saturating_add(own) > left) {
-            return Err(TokensRefused::Reserved);
+            return Err(LimitRefusal::TokensReserved);
         }
         Ok(())
     }
@@ -183,8 +178,13 @@ mod tests {
 
     const HOUR: Duration = Duration::from_hours(1);
 
-    fn per_day(tokens: u64) -> NonZeroU64 {
-        NonZeroU64::new(tokens).unwrap()
+    fn check(
+        usage: &DailyTokens,
+        per_day: u64,
+        replicas: u64,
+        own: u64,
+    ) -> Result<(), LimitRefusal> {
+        usage.check(per_day.try_into().unwrap(), replicas, own, HOUR)
     }
 
     const fn seen(day: u64, total: u64) -> SeenTokens {
@@ -204,7 +204,7 @@ mod tests {
         usage.see(seen(100, 70));
 
         assert_eq!(usage.seen().total, 0);
-        assert_eq!(usage.check(per_day(60), 1, 0), Ok(()));
+        assert_eq!(check(&usage, 60, 1, 0), Ok(()));
         usage.see(seen(101, 1));
         assert_eq!(usage.seen(), seen(101, 1));
     }
@@ -290,17 +290,20 @@ mod tests {
     fn calls_reserve_what_is_left_and_one_alone_may_exceed_it() {
         let mut usage = DailyTokens::default();
         usage.reserve(5000);
-        assert_eq!(usage.check(per_day(100), 1, 5000), Ok(()));
+        assert_eq!(check(&usage, 100, 1, 5000), Ok(()));
         usage.release(4960);
         usage.reserve(60);
-        assert_eq!(usage.check(per_day(100), 1, 60), Ok(()));
+        assert_eq!(check(&usage, 100, 1, 60), Ok(()));
         usage.reserve(1);
-        let refused = Err(TokensRefused::Reserved);
-        assert_eq!(usage.check(per_day(100), 1, 61), refused);
-        assert_eq!(usage.check(per_day(100), 1, 0), refused);
+        let refused = Err(LimitRefusal::TokensReserved);
+        assert_eq!(check(&usage, 100, 1, 61), refused);
+        assert_eq!(check(&usage, 100, 1, 0), refused);
         usage.release(101);
         usage.spend(u64::MAX);
-        assert_eq!(usage.check(per_day(100), 1, 0), Err(TokensRefused::Spent));
+        assert_eq!(
+            check(&usage, 100, 1, 0),
+            Err(LimitRefusal::TokensSpent(HOUR))
+        );
     }
 
     #[test]
@@ -309,11 +312,14 @@ mod tests {
         usage.spend(10);
         usage.settle(usage.own());
         usage.see(seen(0, 40));
-        assert_eq!(usage.check(per_day(100), 3, 0), Ok(()));
+        assert_eq!(check(&usage, 100, 3, 0), Ok(()));
         usage.spend(19);
-        assert_eq!(usage.check(per_day(100), 3, 0), Ok(()));
+        assert_eq!(check(&usage, 100, 3, 0), Ok(()));
         usage.spend(1);
-        assert_eq!(usage.check(per_day(100), 3, 0), Err(TokensRefused::Spent));
-        assert_eq!(usage.check(per_day(100), 1, 0), Ok(()));
+        assert_eq!(
+            check(&usage, 100, 3, 0),
+            Err(LimitRefusal::TokensSpent(HOUR))
+        );
+        assert_eq!(check(&usage, 100, 1, 0), Ok(()));
     }
 }

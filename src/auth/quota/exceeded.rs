@@ -61,6 +61,19 @@ pub enum QuotaExceeded {
     },
 }
 
+/// Limit of a caller that a request exceeds, before it is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LimitRefusal {
+    /// The calls of all replicas are too many.
+    Calls,
+    /// The tokens of the day are spent. They are reset after this time.
+    TokensSpent(Duration),
+    /// The rest of the tokens is reserved by calls in flight.
+    TokensReserved,
+    /// The next request is allowed after this time.
+    Rate(Duration),
+}
+
 impl QuotaExceeded {
     /// Returns the value of the metric label `outcome`.
     pub(in crate::auth) const fn as_str(&self) -> &'static str {

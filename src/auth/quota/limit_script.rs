@@ -6,7 +6,7 @@
 //! count is known by its begin; `lost` are the tokens of the count before it, as far as
 //! replicas have seen them. A fourth key has those that one replica has spent on a day.
 
-use std::num::NonZeroU64;
+use std::{num::NonZeroU64, time::Duration};
 
 use redis::{FromRedisValue, RedisError, RedisResult, Value};
 use uuid::Uuid;
@@ -14,9 +14,9 @@ use uuid::Uuid;
 use super::{
     caller_usage::{CallSync, MAX_ENDED},
     daily_tokens::SeenTokens,
-    gcra::RequestRate,
+    exceeded::LimitRefusal,
 };
-use crate::fleet::ScriptCall;
+use crate::{auth::gcra::RequestRate, fleet::ScriptCall};
 
 /// Prefix of all keys. The number changes with the form of the values.
 const PREFIX: &str = "hookgate:limits:1";
@@ -192,24 +192,10 @@ pub(super) struct AdmitArguments {
 /// Answer of the script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LimitsAnswer {
-    pub(super) admission: Admission,
+    /// Decision on the request, if there was one.
+    pub(super) admission: Result<(), LimitRefusal>,
     /// Tokens that all replicas have spent. Their count ends if Redis loses it.
     pub(super) seen: SeenTokens,
-}
-
-/// Decision of the script on a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Admission {
-    /// The request is admitted, or there was none.
-    Admitted,
-    TooManyCalls,
-    TokensSpent {
-        rest_s: u64,
-    },
-    TokensReserved,
-    TooFast {
-        wait_ns: u64,
-    },
 }
 
 /// Returns the text of the script.
@@ -264,11 +250,11 @@ impl FromRedisValue for LimitsAnswer {
         let (code, number, total, count, day): (u8, u64, u64, u64, u64) =
             redis::from_redis_value(value)?;
         let admission = match code {
-            0 => Admission::Admitted,
-            1 => Admission::TooManyCalls,
-            2 => Admission::TokensSpent { rest_s: number },
-            3 => Admission::TokensReserved,
-            4 => Admission::TooFast { wait_ns: number },
+            0 => Ok(()),
+            1 => Err(LimitRefusal::Calls),
+            2 => Err(LimitRefusal::TokensSpent(Duration::from_secs(number))),
+            3 => Err(LimitRefusal::TokensReserved),
+            4 => Err(LimitRefusal::Rate(Duration::from_nanos(number))),
             _ => {
                 let kind = redis::ErrorKind::TypeError;
                 return Err(RedisError::from((kind, "unknown answer of the limits")));

@@ -11,7 +11,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use super::{
     caller_usage::{CallSync, CallerUsage, SyncScope},
     daily_tokens::SeenTokens,
-    limit_script::{Admission, AdmitArguments, LimitsAnswer, run},
+    exceeded::LimitRefusal,
+    limit_script::{AdmitArguments, LimitsAnswer, run},
 };
 use crate::{config::OnStoreLoss, fleet::Fleet, mutex::Mutex};
 
@@ -110,10 +111,10 @@ impl SharedLimits {
         usage: &Mutex<CallerUsage>,
         scope: SyncScope,
         request: Option<&AdmitArguments>,
-    ) -> Option<Admission> {
+    ) -> Option<Result<(), LimitRefusal>> {
         let pending = PendingSync::take(usage, scope);
         if pending.sync.is_empty() && request.is_none() {
-            return Some(Admission::Admitted);
+            return Some(Ok(()));
         }
         let call = run(caller, &pending.sync, request);
         let answer: Option<LimitsAnswer> = self.fleet.connection.run_script(&call).await;

@@ -16,7 +16,7 @@ use crate::{
             config_file::Config,
             limits::Limits,
             listeners::ListenerSpans,
-            policies::{HookMode, HookSettings, PolicySpec, When},
+            policies::{CallerPattern, HookMode, HookSettings, PolicySpec},
             proofs::ProofCases,
             upstreams::UpstreamsConfig,
         },
@@ -166,12 +166,12 @@ impl Loader {
 
     fn caller_policies(&self, auth: &Auth) -> Vec<PolicySpec> {
         let callers = auth.grants().flat_map(|(pointer, name, grant)| {
-            let condition = match pointer.as_str() {
-                "/auth/jwt" => starts_with(TOKEN_PREFIX),
-                "/auth/mtls" => starts_with(CERTIFICATE_PREFIX),
-                _ => format!("caller.name == {}", json!(name)),
+            let callers = match pointer.as_str() {
+                "/auth/jwt" => CallerPattern::Prefix(TOKEN_PREFIX),
+                "/auth/mtls" => CallerPattern::Prefix(CERTIFICATE_PREFIX),
+                _ => CallerPattern::Name(name.to_owned()),
             };
-            self.grant_policies(&pointer, name, &condition, grant)
+            self.grant_policies(&pointer, name, &callers, grant)
         });
         callers.collect()
     }
@@ -180,7 +180,7 @@ impl Loader {
         &self,
         pointer: &str,
         name: &str,
-        condition: &str,
+        callers: &CallerPattern,
         grant: &Grant,
     ) -> Vec<PolicySpec> {
         let lists = [
@@ -196,10 +196,8 @@ impl Loader {
                     name: Some(format!("{name} {key}")),
                     policy: policy.to_owned(),
                     mode: HookMode::Enforce,
-                    when: Some(When {
-                        text: condition.to_owned(),
-                        span: span.clone(),
-                    }),
+                    when: None,
+                    callers: Some(callers.clone()),
                     settings: HookSettings(settings),
                     proof: ProofCases::default(),
                     span,
@@ -304,8 +302,4 @@ fn option(name: &str, span: &SourceSpan) -> String {
         return String::new();
     }
     format!("`{name}` without `--config`: ")
-}
-
-fn starts_with(prefix: &str) -> String {
-    format!("caller.name.startsWith({})", json!(prefix))
 }

@@ -12,8 +12,13 @@ use crate::config::{
     overrides::MissingSecrets,
     secret::Secret,
     settings::{
-        admin_users::TOKEN_USER, config_file::Config, listeners::AdminSettings,
-        telemetry::OtlpSettings, trace::TraceSettings,
+        admin_users::TOKEN_USER,
+        auth::CallerLimits,
+        config_file::Config,
+        coverage::{CompactionMode, StoreMode},
+        listeners::AdminSettings,
+        telemetry::OtlpSettings,
+        trace::TraceSettings,
     },
     spanned_yaml::unescape_key,
 };
@@ -118,6 +123,49 @@ impl Loader {
         if config.proof.timeout > config.proof.total_timeout {
             let message = "the timeout is never reached: `proof.total_timeout` is shorter";
             self.warning("/proof/timeout", message);
+        }
+    }
+
+    /// Warns of settings that others leave without an effect.
+    pub(super) fn warn_of_settings_without_effect(&mut self, config: &Config) {
+        let (limits, coverage, trace) = (&config.auth.limits, &config.coverage, config.trace);
+        let (defaults, upstreams) = (CallerLimits::default(), &config.upstreams);
+        // A placeholder for the URL of Redis becomes `memory`.
+        let is_in_memory =
+            config.limits_redis().is_none() && self.missing_secrets == MissingSecrets::Refused;
+        let has_summaries = upstreams.openai.is_some() || upstreams.anthropic.is_some();
+        let content = trace.content;
+        let keeps_content = content.denied_or_edited || content.sample > 0.0 || content.reasons;
+        let found = [
+            (
+                "/auth/limits/on_store_loss",
+                is_in_memory && limits.on_store_loss != defaults.on_store_loss,
+                "limits are counted in memory",
+            ),
+            (
+                "/auth/limits/min_replicas",
+                is_in_memory && limits.min_replicas != defaults.min_replicas,
+                "limits are counted in memory",
+            ),
+            (
+                "/coverage/store",
+                upstreams.openai.is_none() && coverage.store == StoreMode::Never,
+                "`upstreams.openai` is missing",
+            ),
+            (
+                "/coverage/compaction",
+                !has_summaries && coverage.compaction == CompactionMode::Known,
+                "no API of `upstreams` has such summaries",
+            ),
+            (
+                "/trace/content",
+                keeps_content && trace.exchanges == 0,
+                "`trace.exchanges` is 0",
+            ),
+        ];
+        for (pointer, _, reason) in found.into_iter().filter(|(_, is_unused, _)| *is_unused) {
+            let name = pointer.rsplit('/').next().unwrap_or_default();
+            self.warning(pointer, format!("`{name}` has no effect: {reason}"));
         }
     }
 

@@ -291,12 +291,9 @@ impl Grant {
 
     /// Returns whether a limit applies to all replicas together, if they share limits.
     pub const fn has_shared_limits(&self) -> bool {
-        self.requests_per_minute.is_some() || self.has_leases()
-    }
-
-    /// Returns whether calls in flight are counted for all replicas together.
-    pub const fn has_leases(&self) -> bool {
-        self.tokens_per_day.is_some() || self.shared_in_flight.is_some()
+        self.requests_per_minute.is_some()
+            || self.tokens_per_day.is_some()
+            || self.shared_in_flight.is_some()
     }
 
     /// Returns the caller's key for an upstream, by its name in the config.

@@ -276,6 +276,7 @@ impl HookSpec {
             policy,
             mode: self.mode,
             when: self.when.clone(),
+            callers: None,
             settings,
             proof: self.proof.clone(),
             span: self.span.clone(),

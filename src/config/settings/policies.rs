@@ -4,7 +4,7 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::proofs::ProofCases;
 use crate::config::source_span::SourceSpan;
@@ -24,6 +24,9 @@ pub struct PolicySpec {
     /// A CEL expression over the event's facts. The policy runs only if it is true.
     #[schemars(with = "Option<String>", extend("format" = "condition"))]
     pub when: Option<When>,
+    /// The callers for which the policy runs; all if `None`. Set by the loader.
+    #[serde(skip)]
+    pub callers: Option<CallerPattern>,
     /// The position in the config. Set by the loader.
     #[schemars(skip)]
     pub span: SourceSpan,
@@ -53,6 +56,15 @@ pub struct When {
     pub span: SourceSpan,
 }
 
+/// Names of callers for which a policy runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallerPattern {
+    /// Name of one caller.
+    Name(String),
+    /// Beginning of all the names.
+    Prefix(&'static str),
+}
+
 /// Fields of a hook that depend on its transport or policy, such as `command` or
 /// `url`, with secrets resolved. `Debug` shows only their names.
 #[derive(Clone, PartialEq, Deserialize)]
@@ -73,6 +85,32 @@ impl PolicySpec {
     /// Returns the name, else that of the policy.
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.policy)
+    }
+
+    /// Returns the condition for running, as an expression.
+    pub fn condition(&self) -> Option<String> {
+        let when = self.when.as_ref().map(|when| when.text.clone());
+        when.or_else(|| self.callers.as_ref().map(ToString::to_string))
+    }
+}
+
+impl CallerPattern {
+    /// Returns whether a caller has such a name.
+    pub fn matches(&self, caller: &str) -> bool {
+        match self {
+            Self::Name(name) => caller == name,
+            Self::Prefix(prefix) => caller.starts_with(prefix),
+        }
+    }
+}
+
+/// Displays the condition with this effect.
+impl fmt::Display for CallerPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => write!(f, "caller.name == {}", json!(name)),
+            Self::Prefix(prefix) => write!(f, "caller.name.startsWith({})", json!(prefix)),
+        }
     }
 }
 

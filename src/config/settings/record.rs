@@ -27,7 +27,7 @@ pub struct RecordSettings {
     pub redact: RecordRedaction,
     /// Keys that recordings are encrypted to: age recipients. Default: they are not encrypted.
     #[serde(default, deserialize_with = "recipients")]
-    #[schemars(with = "Vec<AgeRecipientSchema>")]
+    #[schemars(with = "Vec<AgeRecipientSchema>", extend("minItems" = 1))]
     pub encrypt_to: Vec<Recipient>,
     /// Age and size at which segments are removed.
     #[serde(default)]
@@ -42,7 +42,8 @@ pub struct RecordSelection {
     #[schemars(range(min = 0.0, max = 1.0), extend("errorMessage" = "must be a share from 0 to 1"))]
     pub sample: f64,
     /// Names of the callers whose exchanges are recorded. Default: all.
-    pub callers: Vec<String>,
+    #[schemars(extend("minItems" = 1))]
+    pub callers: Option<Vec<String>>,
     /// Unit of the sample.
     pub sessions: SampleUnit,
     /// Outcomes that are recorded.
@@ -99,7 +100,7 @@ impl Default for RecordSelection {
     fn default() -> Self {
         Self {
             sample: 1.0,
-            callers: Vec::new(),
+            callers: None,
             sessions: SampleUnit::default(),
             only: vec![RecordedKind::All],
         }

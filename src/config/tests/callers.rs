@@ -129,12 +129,11 @@ fn the_models_and_tools_of_a_caller_become_policies() {
     );
     let config = parse_more(&text).unwrap();
     let policies = config.caller_policies.iter().map(|policy| {
-        let when = policy.when.as_ref().unwrap();
         format!(
             "{} {} {} {:?}",
             policy.label(),
             policy.policy,
-            when.text,
+            policy.condition().unwrap(),
             policy.settings.0
         )
     });

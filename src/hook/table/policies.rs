@@ -78,6 +78,7 @@ impl TableBuilder<'_> {
         let policy = Arc::new(ConfiguredPolicy {
             rule,
             when,
+            callers: spec.callers.clone(),
             name: spec.label().to_owned(),
             counter,
             kind: kind.name,

@@ -3,9 +3,11 @@
 use std::{
     env, fs,
     io::Write,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
+use policy_bundle::Bundle;
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -76,14 +78,20 @@ impl Replica {
         self.operator = Agent::at(self.served.operators());
     }
 
-    /// Changes a word in the stored archive.
-    fn modify_stored_bundle(&self) {
+    /// Returns the path of the stored archive.
+    fn stored_archive(&self) -> PathBuf {
         let stored = fs::read_dir(self.folder.path().join("bundles")).unwrap();
         let mut archives = stored
             .map(|entry| entry.unwrap().path())
             .filter(|path| path.extension().is_some_and(|extension| extension == "gz"));
         let archive = archives.next().unwrap();
         assert_eq!(archives.next(), None);
+        archive
+    }
+
+    /// Changes a word in the stored archive.
+    fn modify_stored_bundle(&self) {
+        let archive = self.stored_archive();
         let mut bytes = fs::read(&archive).unwrap();
         let apple = bytes.windows(5).position(|window| window == b"apple");
         let at = apple.unwrap();
@@ -327,6 +335,35 @@ async fn a_stored_bundle_of_a_key_that_was_replaced_bounds_no_other() {
 
     assert!(replica.denies("cherry").await);
     assert!(!replica.denies("apple").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bundle_that_is_signed_again_is_stored_with_its_new_signature() {
+    let (publisher, successor) = (Publisher::new(), Publisher::new());
+    let server = PolicyServer::start(Polling::Long).await;
+    let archive = publisher.denying("1", "apple");
+    server.publish("prod", archive.clone());
+    let keys = [&publisher, &successor].map(|publisher| publisher.public_key().to_string());
+    let source = source(&server, &publisher);
+    let both = source.replace(&keys[0], &keys.join("\", \""));
+    let mut replica = Replica::start(&both).await;
+
+    server.publish("prod", successor.signed_again(&archive));
+    let is_stored = || {
+        let stored = fs::read(replica.stored_archive()).unwrap();
+        let stored = Bundle::from_bytes(&stored).unwrap();
+        stored.verify(&[successor.public_key()]).is_ok()
+    };
+    eventually("the signature is stored", TEST_TIMEOUT, is_stored).await;
+    drop(server);
+    let file = replica.folder.path().join("hookgate.yaml");
+    let config = fs::read_to_string(&file).unwrap();
+    let config = config.replace(&format!("\"{}\", ", keys[0]), "");
+    assert!(!config.contains(&keys[0]));
+    fs::write(&file, config).unwrap();
+    replica.restart();
+
+    assert!(replica.denies("apple").await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -156,6 +156,13 @@ impl Publisher {
         bundle.to_bytes().unwrap()
     }
 
+    /// Returns a bundle with the signature of this publisher in place of the one it has.
+    pub fn signed_again(&self, archive: &[u8]) -> Vec<u8> {
+        let mut bundle = Bundle::from_bytes(archive).unwrap();
+        bundle.sign(&self.key);
+        bundle.to_bytes().unwrap()
+    }
+
     /// Returns a signed bundle with a hook that denies prompts with `word`, and a test of it.
     pub fn denying(&self, revision: &str, word: &str) -> Vec<u8> {
         let manifest = self.manifest(revision);

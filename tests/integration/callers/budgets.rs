@@ -238,13 +238,6 @@ async fn a_disconnected_caller_is_charged_an_estimate_of_its_tokens() {
         }
         call.abort();
 
-        let mut refused = agent(&gate, "team-a").get("/v1beta/models/x/y").await;
-        while refused.status != 429 {
-            assert!(std::time::Instant::now() < deadline, "no tokens charged");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            refused = agent(&gate, "team-a").get("/v1beta/models/x/y").await;
-        }
-        assert_refused(&refused, 429, "TOKEN_QUOTA_EXCEEDED");
         let name = "hookgate_caller_tokens_total{caller=\"team-a\"} ";
         let spent = loop {
             assert!(std::time::Instant::now() < deadline, "no tokens counted");
@@ -257,6 +250,8 @@ async fn a_disconnected_caller_is_charged_an_estimate_of_its_tokens() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         };
         assert!((min..min + 100).contains(&spent), "{spent} {min}");
+        let refused = agent(&gate, "team-a").generate("m", &prompt("hi")).await;
+        assert_refused(&refused, 429, "TOKEN_QUOTA_EXCEEDED");
     }
 }
 
@@ -602,4 +597,27 @@ async fn counting_tokens_costs_none() {
         let counted = "hookgate_caller_tokens_total{caller=\"team-a\"}";
         assert!(!metrics.text().contains(counted), "{}", metrics.text());
     }
+}
+
+#[tokio::test]
+async fn requests_that_cost_no_tokens_are_served_once_the_day_is_spent() {
+    let upstream = Upstream::with(|asked| expensive_answer(&asked.query)).await;
+    let guard = hook::config(&[("BeforeTool", hook::denying("guard", "no tools"))]);
+    let config = auth(&[("team-a", ", tokens_per_day: 30")]) + &guard;
+    let gate = TestGateway::start(&upstream, &config).await;
+    let caller = agent(&gate, "team-a");
+
+    let call = caller.generate("m", &prompt("1")).await;
+    let refused = caller.generate("m", &prompt("2")).await;
+    let event = json!({ "hook_event_name": "BeforeTool", "tool_name": "t", "tool_input": {} });
+    let reported = caller.report(&event, "").await;
+    let models = caller.get("/v1beta/models").await;
+    let path = "/v1beta/models/m:countTokens";
+    let counted = caller.post(path, prompt("3").to_string()).await;
+
+    assert_eq!(call.status, 200, "{}", call.text());
+    assert_refused(&refused, 429, "TOKEN_QUOTA_EXCEEDED");
+    assert_eq!(reported.json()["decision"], "deny", "{}", reported.text());
+    assert_eq!(models.status, 200, "{}", models.text());
+    assert_eq!(counted.status, 200, "{}", counted.text());
 }

@@ -106,6 +106,37 @@ async fn a_caller_is_restricted_to_its_tools() {
 }
 
 #[tokio::test]
+async fn the_lists_of_a_caller_do_not_apply_to_unreadable_requests_of_others() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, &config()).await;
+    let mut request = prompt("hi");
+    request["tools"] = json!([{ "functionDeclarations": [{ "name": "write_file" }] }]);
+    // Conditions on the request count as true.
+    request["generationConfig"] = json!({ "maxOutputTokens": [1] });
+
+    let answer = agent(&gate, "team-b").generate("large", &request).await;
+
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.header("x-hookgate-hooks"), "");
+    let sent = upstream.only_request().json();
+    assert_eq!(sent["tools"], request["tools"]);
+}
+
+#[tokio::test]
+async fn the_lists_of_callers_are_shown_with_their_condition() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, &config()).await;
+
+    for path in ["/hooks", "/rules"] {
+        let shown = gate.operator().get(path).await;
+
+        let condition = r#""when":"caller.name == \"team-a\"""#;
+        assert!(shown.text().contains("team-a tools"), "{}", shown.text());
+        assert!(shown.text().contains(condition), "{}", shown.text());
+    }
+}
+
+#[tokio::test]
 async fn restricted_callers_cannot_use_methods_that_are_not_inspected() {
     let upstream = Upstream::mock().await;
     let callers = auth(&[

@@ -372,3 +372,48 @@ hooks:
         assert!(explained.contains(name), "{name}: {explained}");
     }
 }
+
+#[test]
+fn settings_that_others_leave_without_an_effect_are_warnings() {
+    let unused = |config: &str| {
+        let found = warnings(config).into_iter();
+        let found = found.filter_map(|line| Some(line.split_once("no effect: ")?.1.to_owned()));
+        found.collect::<Vec<_>>()
+    };
+    let limits = |more: &str| {
+        let key = "a".repeat(64);
+        format!("auth: {{ keys: [{{ name: a, sha256: {key} }}], limits: {{ {more} }} }}\n")
+    };
+
+    let in_memory = "limits are counted in memory";
+    let both = limits("on_store_loss: closed, min_replicas: 3");
+    assert_eq!(unused(&both), [in_memory, in_memory]);
+    let defaults = limits("on_store_loss: share, min_replicas: 1");
+    assert_eq!(unused(&defaults), [""; 0]);
+    let store = unused("coverage: { store: never }\n");
+    assert_eq!(store, ["`upstreams.openai` is missing"]);
+    let compaction = unused("coverage: { compaction: known }\n");
+    assert_eq!(compaction, ["no API of `upstreams` has such summaries"]);
+    let trace = "trace: { exchanges: 0, content: { reasons: true } }\n";
+    assert_eq!(unused(trace), ["`trace.exchanges` is 0"]);
+    assert_eq!(unused("trace: { content: { reasons: true } }\n"), [""; 0]);
+}
+
+#[test]
+fn empty_lists_of_recordings_are_refused() {
+    let config = "record: { path: ., what: { callers: [] }, encrypt_to: [] }\n";
+
+    let folder = TempDir::new().unwrap();
+    fs::write(
+        folder.path().join("hookgate.yaml"),
+        format!("{UPSTREAM}{config}"),
+    )
+    .unwrap();
+    let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
+
+    assert_eq!(code, 78, "{stderr}");
+    for name in ["record.what.callers", "record.encrypt_to"] {
+        let problem = format!("`{name}` must be a list, but it is empty");
+        assert!(stderr.contains(&problem), "{stderr}");
+    }
+}

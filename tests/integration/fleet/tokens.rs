@@ -134,6 +134,9 @@ async fn tokens_spent_at_one_gateway_count_at_all_gateways() {
     assert_refused(&refused, 429, "TOKEN_QUOTA_EXCEEDED");
     let wait: u64 = refused.header("retry-after").parse().unwrap();
     assert!((1..=86_400).contains(&wait), "{wait}");
+    // A request that calls no model costs none.
+    let models = agent(&gates[2], "team-a").get("/v1beta/models").await;
+    assert_eq!(models.status, 200, "{}", models.text());
 }
 
 #[tokio::test]

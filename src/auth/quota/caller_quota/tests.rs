@@ -1,4 +1,4 @@
-use std::{num::NonZeroU64, time::UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use futures_util::FutureExt;
 
@@ -41,7 +41,8 @@ fn spent_tokens_count_until_the_day_is_over() {
     call.0.spend(u64::MAX, noon);
     drop(call);
 
-    let refused = enter(&quota, &grant, RequestCost::Free).unwrap_err();
+    assert!(enter(&quota, &grant, RequestCost::Free).is_ok());
+    let refused = enter(&quota, &grant, RequestCost::Bytes(1)).unwrap_err();
     let message = "daily token quota exceeded for caller `ci`: 10 tokens per day";
     assert_eq!(refused.to_string(), message);
     assert_eq!(refused.retry_after(), HALF_DAY);
@@ -81,6 +82,7 @@ fn calls_in_flight_reserve_what_they_are_expected_to_cost() {
     let refused = enter(&quota, &grant, request).unwrap_err();
     assert!(refused.to_string().contains("reserved"), "{refused}");
     assert_eq!(refused.retry_after(), Duration::from_secs(1));
+    assert!(enter(&quota, &grant, RequestCost::Free).is_ok());
 
     // The maximum of an answer frees the rest of what was reserved for it.
     first.0.estimate(4000, Some(0));

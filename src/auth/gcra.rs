@@ -2,7 +2,10 @@
 //!
 //! Its state is one time, which other limits and the script in Redis can take over.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{
+    num::NonZeroU32,
+    time::{Duration, Instant},
+};
 
 const NANOSECONDS_PER_MINUTE: u64 = 60_000_000_000;
 
@@ -58,6 +61,11 @@ impl Gcra {
     pub(super) const fn debt_ns(&self, now_ns: u64) -> u64 {
         self.arrival_ns.saturating_sub(now_ns)
     }
+}
+
+/// Returns the nanoseconds since the start of a clock.
+pub(super) fn nanoseconds_since(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
