@@ -69,12 +69,20 @@ impl Session {
     pub(super) fn new(
         request: SessionRequest<'_>,
         lookup: Lookup,
-        conversation: Conversation,
+        mut conversation: Conversation,
         fingerprinter: Fingerprinter,
         store: Arc<SessionStore>,
     ) -> Self {
-        let last_step = conversation.last_step().start;
-        let first = conversation.items.get(last_step);
+        // INVARIANT: later changes of this request do not affect its prompts.
+        let ends = &lookup.state.prompt_ends;
+        let prompts = conversation.prompts(&|prefix: Fingerprint| ends.contains(&prefix.short()));
+        let evaluated = &lookup.state.evaluated;
+        // A summary by the model is listed by its prefix only.
+        let is_decided = |end: &Item| {
+            evaluated.contains(&end.prefix.short()) || evaluated.contains(&end.prompt.short())
+        };
+        conversation.join_prompts(&prompts, &fingerprinter, &is_decided);
+        let first = conversation.items.get(conversation.last_step().start);
         let mut session = Self {
             key: lookup.key,
             last_step: first.map_or(0, |item| item.content),
@@ -84,7 +92,7 @@ impl Session {
             match_kind: lookup.match_kind,
             parent: lookup.parent,
             role: request.role,
-            prompts: Vec::new(),
+            prompts,
             fingerprinter,
             store,
             to_index: Vec::new(),
@@ -93,18 +101,6 @@ impl Session {
             active: None,
             start: None,
         };
-        // INVARIANT: later changes of this request do not affect its prompts.
-        let ends = &session.state.prompt_ends;
-        let is_end = |prefix: Fingerprint| ends.contains(&prefix.short());
-        session.prompts = session.conversation.prompts(&is_end);
-        let evaluated = &session.state.evaluated;
-        // A summary by the model is listed by its prefix only.
-        let is_decided = |end: &Item| {
-            evaluated.contains(&end.prefix.short()) || evaluated.contains(&end.prompt.short())
-        };
-        let (prompts, fingerprinter) = (&session.prompts, &session.fingerprinter);
-        let conversation = &mut session.conversation;
-        conversation.join_prompts(prompts, fingerprinter, &is_decided);
         session.record_request(request, lookup.known_items);
         session
     }
