@@ -98,7 +98,7 @@ impl SessionOrder {
             let caveat = None;
             return vec![OrderedCall { exchange, caveat }];
         };
-        let key = self.key(&exchange, &session.id);
+        let key = session_key(&self.hasher, &exchange, &session.id);
         let (place, is_new) = (session.place, session.match_kind == "new");
         let mut calls = Vec::new();
         if is_new && self.waiting_ended_before(key, begin(&exchange)) {
@@ -143,12 +143,6 @@ impl SessionOrder {
         let stalled: Vec<u64> = stalled.map(|(key, _)| *key).collect();
         let calls = stalled.into_iter().flat_map(|key| self.release(key));
         calls.collect()
-    }
-
-    /// Returns the key of a session of the caller.
-    fn key(&self, exchange: &RecordedExchange, id: &str) -> u64 {
-        let (name, key) = (&exchange.caller, &exchange.caller_key);
-        self.hasher.hash_one((name, key, id))
     }
 
     fn wait(&mut self, key: u64, place: u64, exchange: RecordedExchange) {
@@ -238,7 +232,7 @@ impl SessionOrder {
         // Recordings of earlier versions do not name it.
         let parent = forked.parent.as_ref();
         parent.is_none_or(|parent| {
-            let key = self.key(exchange, parent);
+            let key = session_key(&self.hasher, exchange, parent);
             let progress = self.sessions.peek(&key);
             progress.is_none_or(|progress| !progress.is_known()) || self.waiting.contains(&key)
         })
@@ -281,6 +275,11 @@ impl SessionProgress {
     const fn is_known(&self) -> bool {
         self.missing == 0 && !self.is_incomplete
     }
+}
+
+/// Returns the key of a session of the caller of a call.
+pub(super) fn session_key(hasher: &RandomState, exchange: &RecordedExchange, id: &str) -> u64 {
+    hasher.hash_one((&exchange.caller, &exchange.caller_key, id))
 }
 
 /// Returns the time at which a call arrived.
