@@ -103,12 +103,6 @@ pub(super) struct WorkerPlan {
 #[derive(Debug, Default)]
 pub(super) struct Activity(Mutex<Option<Instant>>);
 
-/// Limits of a thread.
-struct WorkerLimits {
-    cpu: CpuShare,
-    exchange_timeout: Duration,
-}
-
 impl Worker {
     /// Starts a thread, which first builds the gateway of the config.
     ///
@@ -219,12 +213,8 @@ async fn run_worker(
         ready: VecDeque::new(),
         held: HashMap::new(),
     };
-    let limits = WorkerLimits {
-        cpu: budget.cpu,
-        exchange_timeout: EXCHANGE_TIMEOUT,
-    };
     let evaluated = async |next| evaluator.evaluate(next).await;
-    let worked = work(&mut queue, &limits, cancel, activity, evaluated).await;
+    let worked = work(&mut queue, budget.cpu, cancel, activity, evaluated).await;
     plan.metrics.shadow_dropped.inc_by(queue.len() as u64);
     if worked.is_ok() {
         // A rest that takes longer is not evaluated.
@@ -247,12 +237,12 @@ async fn run_worker(
 /// If an evaluation took too long.
 async fn work<T>(
     queue: &mut mpsc::Receiver<T>,
-    limits: &WorkerLimits,
+    share: CpuShare,
     cancel: &CancellationToken,
     activity: &Activity,
     mut evaluate: impl AsyncFnMut(Option<T>) -> bool,
 ) -> Result<(), Elapsed> {
-    let mut pace = CpuPace::new(limits.cpu);
+    let mut pace = CpuPace::new(share);
     let mut has_more = false;
     loop {
         let mut next = None;
@@ -266,7 +256,7 @@ async fn work<T>(
         }
         activity.begin();
         pace.begin();
-        let evaluated = timeout(limits.exchange_timeout, evaluate(next));
+        let evaluated = timeout(EXCHANGE_TIMEOUT, evaluate(next));
         match cancel.run_until_cancelled(evaluated).await {
             None => break,
             Some(evaluated) => has_more = evaluated?,
@@ -293,10 +283,7 @@ fn lower_priority() {
 mod tests {
     use super::*;
 
-    const LIMITS: WorkerLimits = WorkerLimits {
-        cpu: CpuShare(100),
-        exchange_timeout: Duration::from_millis(100),
-    };
+    const SHARE: CpuShare = CpuShare(100);
 
     fn queue(items: &[u32]) -> mpsc::Receiver<u32> {
         let (sender, queue) = mpsc::channel(8);
@@ -313,7 +300,7 @@ mod tests {
         assert!(ended.await.is_err());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn an_evaluation_that_takes_too_long_ends_the_work() {
         let (cancel, activity) = (CancellationToken::new(), Activity::default());
         let mut evaluated = 0;
@@ -325,30 +312,24 @@ mod tests {
             false
         };
 
-        let end = work(
-            &mut queue(&[1, 2, 4]),
-            &LIMITS,
-            &cancel,
-            &activity,
-            evaluate,
-        )
-        .await;
+        let mut items = queue(&[1, 2, 4]);
+        let end = work(&mut items, SHARE, &cancel, &activity, evaluate).await;
 
         assert!(end.is_err());
         assert_eq!(evaluated, 3);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn each_of_several_evaluations_has_its_own_time() {
         let (cancel, activity) = (CancellationToken::new(), Activity::default());
         let mut items = Vec::new();
         let evaluate = async |item: Option<u32>| {
             items.push(item);
-            sleep(LIMITS.exchange_timeout * 3 / 5).await;
+            sleep(EXCHANGE_TIMEOUT * 3 / 5).await;
             items.len() < 3
         };
 
-        let end = work(&mut queue(&[1, 2]), &LIMITS, &cancel, &activity, evaluate).await;
+        let end = work(&mut queue(&[1, 2]), SHARE, &cancel, &activity, evaluate).await;
 
         assert!(end.is_ok());
         assert_eq!(items, [Some(1), None, None, Some(2)]);
@@ -371,7 +352,7 @@ mod tests {
             false
         };
 
-        let end = work(&mut queue(&[1]), &LIMITS, &cancel, &activity, evaluate).await;
+        let end = work(&mut queue(&[1]), SHARE, &cancel, &activity, evaluate).await;
 
         assert!(end.is_ok() && seen.is_ok());
         assert_eq!(activity.busy(), Duration::ZERO);
@@ -385,7 +366,7 @@ mod tests {
             std::future::pending().await
         };
 
-        let end = work(&mut queue(&[1, 2]), &LIMITS, &cancel, &activity, evaluate).await;
+        let end = work(&mut queue(&[1, 2]), SHARE, &cancel, &activity, evaluate).await;
 
         assert!(end.is_ok());
     }
