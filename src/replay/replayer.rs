@@ -189,11 +189,7 @@ impl Replayer {
         for tool in &tools {
             totals.add_tool(tool);
         }
-        for rule in &after.asked {
-            if !totals.asked.contains(rule) {
-                totals.asked.insert(rule.clone());
-            }
-        }
+        totals.asked.extend(after.asked.iter().cloned());
     }
 
     /// Returns the report of the calls so far.
