@@ -90,18 +90,12 @@ pub(super) fn at(
         if event.name == name.as_str() {
             let subject = event.subject.as_deref().unwrap_or_default();
             // The setting `ask` allows the call, if none was denied.
-            let is_allowed = event.verdict == "ask" && !exchange.outcome.tool_denied;
-            let verdict = if is_allowed {
-                "proceed"
-            } else {
-                &event.verdict
+            let verdict = match event.verdict.as_str() {
+                "ask" if !exchange.outcome.tool_denied => "proceed",
+                verdict => verdict,
             };
-            add(
-                &mut decisions,
-                subject,
-                verdict,
-                deciding_rule(event, verdict),
-            );
+            let rule = deciding_rule(event, verdict);
+            add(&mut decisions, subject, verdict, rule);
         }
         if name != EventName::BeforeTool {
             continue;
