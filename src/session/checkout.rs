@@ -10,7 +10,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::{
     conversation::{Conversation, Item, Prompt, prompt_fingerprint},
-    fingerprint::{Fingerprint, FingerprintBuildHasher, Fingerprinter},
+    fingerprint::{Fingerprint, FingerprintBuildHasher},
     in_flight::ActiveRequestGuard,
     response_fingerprint::ResponseFingerprinter,
     session_key::SessionKey,
@@ -49,7 +49,6 @@ pub struct Session {
     prompts: Vec<Prompt>,
     /// Content in which the last step begins.
     last_step: usize,
-    fingerprinter: Fingerprinter,
     store: Arc<SessionStore>,
     /// Fingerprints to index for the session.
     to_index: Vec<Fingerprint>,
@@ -70,7 +69,6 @@ impl Session {
         request: SessionRequest<'_>,
         lookup: Lookup,
         mut conversation: Conversation,
-        fingerprinter: Fingerprinter,
         store: Arc<SessionStore>,
     ) -> Self {
         // INVARIANT: later changes of this request do not affect its prompts.
@@ -81,7 +79,7 @@ impl Session {
         let is_decided = |end: &Item| {
             evaluated.contains(&end.prefix.short()) || evaluated.contains(&end.prompt.short())
         };
-        conversation.join_prompts(&prompts, &fingerprinter, &is_decided);
+        conversation.join_prompts(&prompts, &is_decided);
         let first = conversation.items.get(conversation.last_step().start);
         let mut session = Self {
             key: lookup.key,
@@ -93,7 +91,6 @@ impl Session {
             parent: lookup.parent,
             role: request.role,
             prompts,
-            fingerprinter,
             store,
             to_index: Vec::new(),
             noted: BTreeMap::new(),
@@ -189,8 +186,9 @@ impl Session {
             return None;
         }
         let oldest = items.len().saturating_sub(MAX_DENIED_ITEMS);
+        let fingerprinter = &self.conversation.chain.fingerprinter;
         (oldest..items.len()).rev().find_map(|start| {
-            let end = prompt_fingerprint(items.get(start..)?, &self.fingerprinter)?;
+            let end = prompt_fingerprint(items.get(start..)?, fingerprinter)?;
             let note = self.state.notes.get(&end.short());
             let denied = note.filter(|note| note.denied.is_some());
             let is_prompt = self.state.evaluated.contains(&end.short());
@@ -204,8 +202,7 @@ impl Session {
         let prefix = item.prefix.short();
         let keys = [item.own.short(), item.prompt.short()];
         if self.noted.insert(prefix, keys).is_none() && item.kind == ItemKind::Result {
-            let chain = &self.conversation.chain;
-            let replaced = chain.replaced_result(&self.fingerprinter, item.own);
+            let replaced = self.conversation.chain.replaced_result(item.own);
             self.to_index.push(replaced);
         }
         self.state.notes.entry(prefix).or_insert(note);
@@ -228,7 +225,8 @@ impl Session {
 
     /// Returns a keyed hash of a value, for counting it.
     pub fn fingerprint(&self, value: &impl Hash) -> u64 {
-        self.fingerprinter.fingerprint(value).short()
+        let fingerprinter = &self.conversation.chain.fingerprinter;
+        fingerprinter.fingerprint(value).short()
     }
 
     /// Records that a turn was stopped. `turn` is the last item of its prompt.
@@ -316,7 +314,7 @@ impl Session {
 
     /// Returns a fingerprinter for the response to this request.
     pub fn response_fingerprinter(&self) -> ResponseFingerprinter {
-        ResponseFingerprinter::new(&self.conversation, &self.fingerprinter)
+        ResponseFingerprinter::new(&self.conversation)
     }
 
     /// Records the response that the agent has received, `by_model` or composed by the

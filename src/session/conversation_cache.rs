@@ -90,7 +90,7 @@ impl ConversationCache {
                 if item.kind == ItemKind::Introduction && !conversation.items.is_empty() {
                     item.kind = ItemKind::Text;
                 }
-                conversation.push(fingerprinter, content, &item);
+                conversation.push(content, &item);
             }
             if conversation.items.last().is_some_and(|item| item.by_model) {
                 let chain = conversation.chain.clone();
