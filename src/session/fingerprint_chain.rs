@@ -82,9 +82,11 @@ impl FingerprintChain {
     /// Returns the fingerprint of a text that identifies its session; `None` for a
     /// short text.
     pub(super) fn unique_text(&self, text: &StreamHasher) -> Option<Fingerprint> {
-        let is_unique = text.length() >= MIN_UNIQUE_TEXT_BYTES;
-        let named = || ("text", self.caller, text.fingerprint());
-        is_unique.then(|| self.fingerprinter.fingerprint(&named()))
+        if text.length() < MIN_UNIQUE_TEXT_BYTES {
+            return None;
+        }
+        let text = ("text", self.caller, text.fingerprint());
+        Some(self.fingerprinter.fingerprint(&text))
     }
 }
 
