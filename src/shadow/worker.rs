@@ -16,12 +16,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{Dispatch, dispatcher, subscriber::NoSubscriber};
 
-use super::{cpu_pace::CpuPace, evaluator::ExchangeEvaluator};
+use super::{collection::Collection, cpu_pace::CpuPace, evaluator::ExchangeEvaluator};
 use crate::{
-    config::{Config, CpuShare, ShadowHooks, ShadowSettings},
+    config::{Config, CpuShare, ShadowHooks},
     mutex::Mutex,
     observe::Metrics,
-    recording::{CollectedExchange, ExchangeCollector},
     replay::{ReplayConfigs, ReplayedHooks, Replayer, SessionOrder},
 };
 
@@ -91,11 +90,9 @@ pub(super) struct Worker {
 /// Inputs for the start of a worker thread.
 pub(super) struct WorkerPlan {
     pub(super) config: Config,
-    pub(super) settings: ShadowSettings,
+    pub(super) collection: Collection,
     /// Time after which an exchange that others wait for is lost.
     pub(super) lost_after: Duration,
-    pub(super) collector: Arc<ExchangeCollector>,
-    pub(super) queue: mpsc::Receiver<Box<CollectedExchange>>,
     pub(super) metrics: Arc<Metrics>,
 }
 
@@ -184,7 +181,7 @@ async fn run_worker(
     cancel: &CancellationToken,
     activity: &Activity,
 ) -> EndReason {
-    let hooks = match plan.settings.hooks {
+    let hooks = match plan.collection.settings.hooks {
         ShadowHooks::Policies => ReplayedHooks::Policies,
         ShadowHooks::Recorded => ReplayedHooks::Recorded,
     };
@@ -200,13 +197,13 @@ async fn run_worker(
             return EndReason::Failed;
         }
     };
-    let budget = plan.settings.budget;
+    let budget = plan.collection.settings.budget;
     ready.send(Ok(Arc::clone(&replayer))).ok();
-    let mut queue = plan.queue;
+    let mut queue = plan.collection.queue;
     let mut evaluator = ExchangeEvaluator {
         replayer,
         order: SessionOrder::default(),
-        collector: plan.collector,
+        collector: plan.collection.collector,
         max_bytes: budget.memory,
         lost_after: plan.lost_after,
         metrics: Arc::clone(&plan.metrics),
