@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::OwnedMutexGuard;
 
 use super::{
-    conversation::{Conversation, Item, Prompt, prompt_fingerprint},
+    conversation::{Conversation, Item, Prompt},
     fingerprint::{Fingerprint, FingerprintBuildHasher},
     in_flight::ActiveRequestGuard,
     response_fingerprint::ResponseFingerprinter,
@@ -186,9 +186,8 @@ impl Session {
             return None;
         }
         let oldest = items.len().saturating_sub(MAX_DENIED_ITEMS);
-        let fingerprinter = &self.conversation.chain.fingerprinter;
         (oldest..items.len()).rev().find_map(|start| {
-            let end = prompt_fingerprint(items.get(start..)?, fingerprinter)?;
+            let end = self.conversation.prompt_fingerprint(items.get(start..)?)?;
             let note = self.state.notes.get(&end.short());
             let denied = note.filter(|note| note.denied.is_some());
             let is_prompt = self.state.evaluated.contains(&end.short());

@@ -169,6 +169,13 @@ impl Conversation {
         }
     }
 
+    /// Returns the fingerprint of a prompt that consists of these items.
+    pub(super) fn prompt_fingerprint(&self, items: &[Item]) -> Option<Fingerprint> {
+        let mut items = items.to_vec();
+        join_items(&mut items, &self.chain.fingerprinter, &|_| false);
+        items.last().map(|item| item.prompt)
+    }
+
     /// Returns the runs of adjacent items of the user that belong together.
     fn user_runs(&self) -> impl Iterator<Item = Range<usize>> {
         let is_run = |item: &Item, next: &Item| {
@@ -186,16 +193,6 @@ impl Conversation {
     fn is_by_model(&self, at: usize) -> bool {
         self.items.get(at).is_some_and(|item| item.by_model)
     }
-}
-
-/// Returns the fingerprint of a prompt that consists of these items.
-pub(super) fn prompt_fingerprint(
-    items: &[Item],
-    fingerprinter: &Fingerprinter,
-) -> Option<Fingerprint> {
-    let mut items = items.to_vec();
-    join_items(&mut items, fingerprinter, &|_| false);
-    items.last().map(|item| item.prompt)
 }
 
 /// Sets the prompt's fingerprint of each item of one prompt.
