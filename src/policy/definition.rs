@@ -82,16 +82,6 @@ impl PolicyRequest {
         }
     }
 
-    /// The name of the requested model.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the body names another model than the path.
-    pub fn model(&self) -> Result<&str, DialectError> {
-        dialect::check_model(&self.call, &self.document)?;
-        Ok(self.call.model_name())
-    }
-
     /// The texts of the new user prompt; empty if the request only has new tool
     /// results.
     ///

@@ -14,22 +14,21 @@ use serde::Deserialize;
 use crate::config::Format;
 
 /// Schema format of a [`Glob`].
-pub(super) const GLOB: Format = Format {
-    name: "glob",
-    check: |text| Glob::try_from(text.to_owned()).map(drop),
-};
+pub(super) const GLOB: Format = text_format::<Glob>("glob");
 
 /// Schema format of a [`Pattern`].
-pub(super) const PATTERN: Format = Format {
-    name: "pattern",
-    check: |text| Pattern::try_from(text.to_owned()).map(drop),
-};
+pub(super) const PATTERN: Format = text_format::<Pattern>("pattern");
 
 /// Schema format of a [`NonEmptyPattern`].
-pub(super) const FIND: Format = Format {
-    name: "find",
-    check: |text| NonEmptyPattern::try_from(text.to_owned()).map(drop),
-};
+pub(super) const FIND: Format = text_format::<NonEmptyPattern>("find");
+
+/// Returns the format of texts that become a `T`.
+const fn text_format<T: TryFrom<String, Error = String>>(name: &'static str) -> Format {
+    Format {
+        name,
+        check: |text| T::try_from(text.to_owned()).map(drop),
+    }
+}
 
 /// A name with wildcards: `*` matches any text, `?` one character, `[ab]` one of these
 /// characters and `{a,b}` one of these names.

@@ -64,7 +64,8 @@ impl Policy for ModelAllow {
     }
 
     fn request(&self, _context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
-        let model = request.model()?;
+        dialect::check_model(&request.call, &request.document)?;
+        let model = request.call.model_name();
         if !self.models.matches(model) {
             return Ok(self.denial(model));
         }

@@ -108,10 +108,8 @@ impl Policy for ModelSwap {
     fn request(&self, context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
         // In the second pass a model that a hook requested is kept.
         if context.pass == InspectionPass::First {
-            let rule = self
-                .rules
-                .iter()
-                .find(|rule| rule.matches(context, request));
+            let mut rules = self.rules.iter();
+            let rule = rules.find(|rule| rule.matches(context, request));
             let named = self.swap.get(request.call.model_name());
             if let Some(model) = rule.map(|rule| &rule.to).or(named) {
                 request.set_field("model", model.0.as_str().into())?;

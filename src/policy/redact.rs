@@ -70,20 +70,14 @@ impl Policy for Redact {
     }
 
     fn response(&self, context: &PolicyContext<'_>) -> Option<Box<dyn ResponsePolicy>> {
-        let scopes = [
-            RedactionScope::Answer,
-            RedactionScope::ToolCalls,
-            RedactionScope::ToolResults,
-        ];
-        if !scopes.iter().any(|scope| self.on.contains(scope)) {
+        let mut scopes = self.on.iter();
+        if scopes.all(|scope| *scope == RedactionScope::Request) {
             return None;
         }
-        let expected = context
-            .request
-            .map(|(_, document)| dialect::expected_response(document));
+        let request = context.request;
         // A request that cannot be read expects no format.
-        let format = expected.and_then(Result::ok);
-        let format = format.map_or(ResponseFormat::Text, |expected| expected.format);
+        let expected = request.and_then(|(_, document)| dialect::expected_response(document).ok());
+        let format = expected.map_or(ResponseFormat::Text, |expected| expected.format);
         Some(Box::new(ResponseRedactor::new(self.clone(), format)))
     }
 

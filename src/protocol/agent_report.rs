@@ -107,9 +107,7 @@ impl AgentReport {
                 event.insert(key.to_owned(), json!(value));
             }
         }
-        if let Value::Object(own) = self.own_fields() {
-            event.extend(own);
-        }
+        event.extend(claude_form::object(self.own_fields()));
         Value::Object(event)
     }
 

@@ -115,10 +115,10 @@ pub(super) fn read(output: &ProcessOutput, event: EventName) -> HookResult {
     let is_text = diagnostics.any(|diagnostic| diagnostic.code == DiagnosticCode::PlainText);
     if is_text && output.exit == ProcessExit::Code(0) {
         let text = result.output.system_message.take().unwrap_or_default();
-        result.output = match event {
-            EventName::BeforeAgent | EventName::SessionStart => context_output(text),
-            _ => HookOutput::default(),
-        };
+        result.output = HookOutput::default();
+        if matches!(event, EventName::BeforeAgent | EventName::SessionStart) {
+            result.output.set_specific("additionalContext", json!(text));
+        }
     }
     result
 }
@@ -135,14 +135,6 @@ fn drop_unusable_results(result: &mut HookResult) {
             Some(Value::String(_) | Value::Array(_) | Value::Object(_)) | None => continue,
         }
         specific.shift_remove(key);
-    }
-}
-
-fn context_output(text: String) -> HookOutput {
-    let context = ("additionalContext".to_owned(), Value::String(text));
-    HookOutput {
-        hook_specific_output: Map::from_iter([context]),
-        ..HookOutput::default()
     }
 }
 

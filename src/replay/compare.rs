@@ -15,8 +15,8 @@ use super::{
         Change, ComparedExchange, Comparison, ComparisonLimits, DifferenceKind, UnknownReason,
     },
     decisions::{
-        self, REQUEST, RESPONSE, SubjectDecision, denying_rule, editing_rule, has_output,
-        is_denial, is_one_of, round_of, verdict_or_proceed,
+        self, REQUEST, RESPONSE, denying_rule, editing_rule, has_output, is_denial, is_one_of,
+        round_of, verdict_or_proceed,
     },
     redaction::has_hashes,
 };
@@ -150,12 +150,11 @@ impl Comparer<'_> {
     fn event(&mut self, round: u32, name: EventName) -> ControlFlow<()> {
         let old = decisions::at(self.before.exchange, round, name);
         let new = decisions::at(self.after.exchange, round, name);
-        let none = SubjectDecision::default();
         let subjects: BTreeSet<&str> = old.keys().chain(new.keys()).copied().collect();
         let mut rest = Continue(());
         for subject in subjects {
-            let old = old.get(subject).unwrap_or(&none);
-            let new = new.get(subject).unwrap_or(&none);
+            let old = old.get(subject).copied().unwrap_or_default();
+            let new = new.get(subject).copied().unwrap_or_default();
             let Some(kind) = old.difference(new) else {
                 continue;
             };
@@ -239,11 +238,10 @@ impl Comparer<'_> {
             return;
         }
         let old = decisions::at(self.before.exchange, round, name);
-        let none = SubjectDecision::default();
         for (tool, new) in decisions::at(self.after.exchange, round, name) {
-            let old = old.get(tool).unwrap_or(&none);
-            if old.difference(&new) == Some(kind) {
-                let change = old.change_to(&new, kind, name, tool);
+            let old = old.get(tool).copied().unwrap_or_default();
+            if old.difference(new) == Some(kind) {
+                let change = old.change_to(new, kind, name, tool);
                 self.result.changes.push(change);
             }
         }
@@ -284,11 +282,8 @@ impl Comparer<'_> {
         if !self.result.changes.is_empty() || is_left(before) {
             return;
         }
-        let ended = |exchange: &RecordedExchange| {
-            let outcome = &exchange.outcome;
-            (outcome.error.clone(), outcome.end.clone())
-        };
-        let is_same_end = ended(before) == ended(after);
+        let (old, new) = (&before.outcome, &after.outcome);
+        let is_same_end = (&old.error, &old.end) == (&new.error, &new.end);
         if before.rounds.last().is_some_and(is_cut) && !is_same_end {
             // The answer was refused or broke off, and is read further now.
             self.result.unknown = Some(UnknownReason::AnswerNotRecorded);

@@ -25,7 +25,7 @@ pub(super) const RESPONSE: [EventName; 3] = [
 ];
 
 /// The strictest decision of one event about one subject.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct SubjectDecision<'a> {
     /// `proceed`, `ask`, `respond`, `deny` or `stop`; empty if nothing was decided.
     pub(super) verdict: &'a str,
@@ -39,7 +39,7 @@ pub(super) struct SubjectDecision<'a> {
 
 impl SubjectDecision<'_> {
     /// Returns how another decision about the subject differs from this one, if it does.
-    pub(super) fn difference(&self, new: &Self) -> Option<DifferenceKind> {
+    pub(super) fn difference(self, new: Self) -> Option<DifferenceKind> {
         if new.denials > self.denials {
             return Some(DifferenceKind::NewlyDenied);
         }
@@ -54,8 +54,8 @@ impl SubjectDecision<'_> {
 
     /// Returns the change of this kind to another decision about the subject of an event.
     pub(super) fn change_to(
-        &self,
-        new: &Self,
+        self,
+        new: Self,
         kind: DifferenceKind,
         event: EventName,
         subject: &str,
@@ -90,18 +90,12 @@ pub(super) fn at(
         if event.name == name.as_str() {
             let subject = event.subject.as_deref().unwrap_or_default();
             // The setting `ask` allows the call, if none was denied.
-            let is_allowed = event.verdict == "ask" && !exchange.outcome.tool_denied;
-            let verdict = if is_allowed {
-                "proceed"
-            } else {
-                &event.verdict
+            let verdict = match event.verdict.as_str() {
+                "ask" if !exchange.outcome.tool_denied => "proceed",
+                verdict => verdict,
             };
-            add(
-                &mut decisions,
-                subject,
-                verdict,
-                deciding_rule(event, verdict),
-            );
+            let rule = deciding_rule(event, verdict);
+            add(&mut decisions, subject, verdict, rule);
         }
         if name != EventName::BeforeTool {
             continue;

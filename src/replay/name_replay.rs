@@ -163,29 +163,26 @@ impl LineEvaluator<'_> {
 
     /// Returns the call of a line.
     fn call(&mut self, line: &Value) -> &mut LoggedCall {
-        let id = text(line, "/request");
-        if self.open.len() >= MAX_OPEN_CALLS && !self.open.contains_key(id) {
+        let field = |pointer: &str| text(line, pointer).to_owned();
+        let id = field("/request");
+        if self.open.len() >= MAX_OPEN_CALLS && !self.open.contains_key(&id) {
             self.end_all();
         }
-        self.open
-            .entry(id.to_owned())
-            .or_insert_with(|| LoggedCall {
-                call: RecordedExchange {
-                    id: id.to_owned(),
-                    time: text(line, "/time").to_owned(),
-                    caller: text(line, "/caller/name").to_owned(),
-                    headers: vec![(
-                        USER_AGENT.to_string(),
-                        text(line, "/caller/agent").to_owned(),
-                    )],
-                    session: Some(RecordedSession {
-                        id: text(line, "/session").to_owned(),
-                        ..RecordedSession::default()
-                    }),
-                    ..RecordedExchange::default()
-                },
-                ..LoggedCall::default()
-            })
+        let call = || RecordedExchange {
+            id: field("/request"),
+            time: field("/time"),
+            caller: field("/caller/name"),
+            headers: vec![(USER_AGENT.to_string(), field("/caller/agent"))],
+            session: Some(RecordedSession {
+                id: field("/session"),
+                ..RecordedSession::default()
+            }),
+            ..RecordedExchange::default()
+        };
+        self.open.entry(id).or_insert_with(|| LoggedCall {
+            call: call(),
+            ..LoggedCall::default()
+        })
     }
 
     /// Counts a call, if there are lines of it.
@@ -205,13 +202,9 @@ impl LineEvaluator<'_> {
 impl LoggedCall {
     fn comparison(&self) -> Comparison {
         let mut result = self.tools.clone();
-        if let Some(LoggedModel {
-            name,
-            was_denied,
-            runs,
-        }) = &self.model
-        {
-            let evaluated = comparison(EventName::BeforeModel, name, *was_denied, runs);
+        if let Some(model) = &self.model {
+            let (name, was_denied) = (&model.name, model.was_denied);
+            let evaluated = comparison(EventName::BeforeModel, name, was_denied, &model.runs);
             result.changes.splice(0..0, evaluated.changes);
             result.unknown = result.unknown.or(evaluated.unknown);
         }

@@ -1,6 +1,8 @@
 //! Replay of calls and comparison of the results, each session in order.
 
-use std::{collections::BTreeSet, iter, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet, hash::RandomState, iter, num::NonZeroUsize, sync::Arc, time::Duration,
+};
 
 use lru::LruCache;
 
@@ -13,7 +15,7 @@ use super::{
     progress::{Progress, peak_kib},
     redaction::is_same_redaction,
     report::{ReplayCost, ReplayReport},
-    session_order::OrderedCall,
+    session_order::{OrderedCall, session_key},
     tool_coverage::ToolCoverage,
     totals::ReplayTotals,
 };
@@ -41,14 +43,6 @@ pub struct ReplayConfigs {
     pub hooks: ReplayedHooks,
 }
 
-/// A session of a recording.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct RecordedSessionKey {
-    caller: String,
-    caller_key: String,
-    id: String,
-}
-
 /// The gateways of a replay, and the sums of their comparisons.
 pub struct Replayer {
     before: Option<ReplayGateway>,
@@ -59,20 +53,10 @@ pub struct Replayer {
     name_rules: BTreeSet<String>,
     pub(super) hooks: ReplayedHooks,
     /// Sessions in which a call went otherwise, or may have.
-    diverged: Mutex<LruCache<RecordedSessionKey, ()>>,
+    diverged: Mutex<LruCache<u64, ()>>,
+    hasher: RandomState,
     totals: Mutex<ReplayTotals>,
     progress: Arc<Progress>,
-}
-
-impl RecordedSessionKey {
-    /// Returns the key of a session of the caller.
-    fn new(exchange: &RecordedExchange, id: &str) -> Self {
-        Self {
-            caller: exchange.caller.clone(),
-            caller_key: exchange.caller_key.clone(),
-            id: id.to_owned(),
-        }
-    }
 }
 
 impl Replayer {
@@ -98,6 +82,7 @@ impl Replayer {
             name_rules,
             hooks: configs.hooks,
             diverged: Mutex::new(LruCache::sparse(MAX_DIVERGED_SESSIONS)),
+            hasher: RandomState::new(),
             totals: Mutex::default(),
             progress,
         })
@@ -142,13 +127,13 @@ impl Replayer {
         };
         let mut ids = iter::once(&session.id).chain(&session.parent);
         let diverged = self.diverged.lock();
-        ids.any(|id| diverged.contains(&RecordedSessionKey::new(exchange, id)))
+        ids.any(|id| diverged.contains(&session_key(&self.hasher, exchange, id)))
     }
 
     /// Records that later calls of the session may differ.
     fn add_diverged(&self, exchange: &RecordedExchange) {
         if let Some(session) = &exchange.session {
-            let key = RecordedSessionKey::new(exchange, &session.id);
+            let key = session_key(&self.hasher, exchange, &session.id);
             self.diverged.lock().put(key, ());
         }
     }
@@ -204,11 +189,7 @@ impl Replayer {
         for tool in &tools {
             totals.add_tool(tool);
         }
-        for rule in &after.asked {
-            if !totals.asked.contains(rule) {
-                totals.asked.insert(rule.clone());
-            }
-        }
+        totals.asked.extend(after.asked.iter().cloned());
     }
 
     /// Returns the report of the calls so far.

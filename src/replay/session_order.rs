@@ -4,7 +4,7 @@
 //! the order in which they began.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::BTreeMap,
     hash::{BuildHasher, RandomState},
     num::NonZeroUsize,
     time::{Duration, Instant},
@@ -46,9 +46,8 @@ pub struct OrderedCall {
 pub struct SessionOrder {
     hasher: RandomState,
     sessions: LruCache<u64, SessionProgress>,
-    waiting: HashMap<u64, WaitingCalls>,
-    /// Sessions with waiting calls, oldest first.
-    waiting_sessions: VecDeque<u64>,
+    /// Waiting calls by session. None is marked as used, so that the oldest is the first to go.
+    waiting: LruCache<u64, WaitingCalls>,
     waiting_calls: usize,
     waiting_kib: u64,
     /// Number of calls that have waited so far.
@@ -84,8 +83,7 @@ impl Default for SessionOrder {
         Self {
             hasher: RandomState::new(),
             sessions: LruCache::sparse(MAX_SESSIONS),
-            waiting: HashMap::new(),
-            waiting_sessions: VecDeque::new(),
+            waiting: LruCache::unbounded(),
             waiting_calls: 0,
             waiting_kib: 0,
             number: 0,
@@ -100,12 +98,11 @@ impl SessionOrder {
             let caveat = None;
             return vec![OrderedCall { exchange, caveat }];
         };
-        let key = self.key(&exchange, &session.id);
+        let key = session_key(&self.hasher, &exchange, &session.id);
         let (place, is_new) = (session.place, session.match_kind == "new");
         let mut calls = Vec::new();
         if is_new && self.waiting_ended_before(key, begin(&exchange)) {
             // The session begins anew, so what they wait for does not come.
-            self.waiting_sessions.retain(|session| *session != key);
             calls = self.release(key);
         }
         let next = self.next_place(key);
@@ -132,7 +129,7 @@ impl SessionOrder {
     /// Returns the calls that still wait for earlier ones of their sessions.
     pub fn finish(&mut self) -> Vec<OrderedCall> {
         let mut calls = Vec::new();
-        while let Some(key) = self.waiting_sessions.pop_front() {
+        while let Some((&key, _)) = self.waiting.peek_lru() {
             calls.extend(self.release(key));
         }
         calls
@@ -144,36 +141,28 @@ impl SessionOrder {
         let waiting = self.waiting.iter();
         let stalled = waiting.filter(|(_, waiting)| waiting.since.elapsed() >= timeout);
         let stalled: Vec<u64> = stalled.map(|(key, _)| *key).collect();
-        self.waiting_sessions.retain(|key| !stalled.contains(key));
         let calls = stalled.into_iter().flat_map(|key| self.release(key));
         calls.collect()
     }
 
-    /// Returns the key of a session of the caller.
-    fn key(&self, exchange: &RecordedExchange, id: &str) -> u64 {
-        let (name, key) = (&exchange.caller, &exchange.caller_key);
-        self.hasher.hash_one((name, key, id))
-    }
-
     fn wait(&mut self, key: u64, place: u64, exchange: RecordedExchange) {
-        let waiting = self.waiting.entry(key).or_insert_with(|| {
-            self.waiting_sessions.push_back(key);
-            WaitingCalls {
-                calls: BTreeMap::new(),
-                since: Instant::now(),
-            }
-        });
         self.waiting_calls += 1;
         self.waiting_kib += u64::from(kib(&exchange));
         // Replicas that record into one folder count the places of a session separately.
-        waiting.calls.insert((place, self.number), exchange);
+        let place = (place, self.number);
         self.number += 1;
+        if let Some(waiting) = self.waiting.peek_mut(&key) {
+            waiting.calls.insert(place, exchange);
+            return;
+        }
+        let (calls, since) = (BTreeMap::from([(place, exchange)]), Instant::now());
+        self.waiting.put(key, WaitingCalls { calls, since });
     }
 
     fn release_surplus(&mut self) -> Vec<OrderedCall> {
         let mut calls = Vec::new();
         while (self.waiting_calls > MAX_WAITING_CALLS || self.waiting_kib > MAX_WAITING_KIB)
-            && let Some(key) = self.waiting_sessions.pop_front()
+            && let Some((&key, _)) = self.waiting.peek_lru()
         {
             calls.extend(self.release(key));
         }
@@ -181,7 +170,7 @@ impl SessionOrder {
     }
 
     fn release(&mut self, key: u64) -> Vec<OrderedCall> {
-        let Some(WaitingCalls { calls, .. }) = self.waiting.remove(&key) else {
+        let Some(WaitingCalls { calls, .. }) = self.waiting.pop(&key) else {
             return Vec::new();
         };
         self.waiting_calls -= calls.len();
@@ -191,7 +180,7 @@ impl SessionOrder {
     }
 
     fn waiting_ended_before(&self, key: u64, time: Timestamp) -> bool {
-        let waiting = self.waiting.get(&key);
+        let waiting = self.waiting.peek(&key);
         waiting.is_some_and(|waiting| waiting.calls.values().all(|call| end(call) < time))
     }
 
@@ -202,13 +191,12 @@ impl SessionOrder {
 
     /// Takes the first waiting call of a session, unless it is behind the place `last`.
     fn take_waiting(&mut self, key: u64, last: u64) -> Option<RecordedExchange> {
-        let waiting = &mut self.waiting.get_mut(&key)?.calls;
+        let waiting = &mut self.waiting.peek_mut(&key)?.calls;
         let first = waiting.first_entry();
         let first = first.filter(|entry| entry.key().0 <= last)?;
         let exchange = first.remove();
         if waiting.is_empty() {
-            self.waiting.remove(&key);
-            self.waiting_sessions.retain(|session| *session != key);
+            self.waiting.pop(&key);
         }
         self.waiting_calls -= 1;
         self.waiting_kib -= u64::from(kib(&exchange));
@@ -217,7 +205,7 @@ impl SessionOrder {
 
     /// Records that a call begins.
     fn start(&mut self, key: u64, exchange: RecordedExchange) -> OrderedCall {
-        if let Some(waiting) = self.waiting.get_mut(&key) {
+        if let Some(waiting) = self.waiting.peek_mut(&key) {
             waiting.since = Instant::now();
         }
         let lacks_parent = self.lacks_parent(&exchange);
@@ -244,9 +232,9 @@ impl SessionOrder {
         // Recordings of earlier versions do not name it.
         let parent = forked.parent.as_ref();
         parent.is_none_or(|parent| {
-            let key = self.key(exchange, parent);
+            let key = session_key(&self.hasher, exchange, parent);
             let progress = self.sessions.peek(&key);
-            progress.is_none_or(|progress| !progress.is_known()) || self.waiting.contains_key(&key)
+            progress.is_none_or(|progress| !progress.is_known()) || self.waiting.contains(&key)
         })
     }
 }
@@ -287,6 +275,11 @@ impl SessionProgress {
     const fn is_known(&self) -> bool {
         self.missing == 0 && !self.is_incomplete
     }
+}
+
+/// Returns the key of a session of the caller of a call.
+pub(super) fn session_key(hasher: &RandomState, exchange: &RecordedExchange, id: &str) -> u64 {
+    hasher.hash_one((&exchange.caller, &exchange.caller_key, id))
 }
 
 /// Returns the time at which a call arrived.
@@ -522,7 +515,7 @@ mod tests {
             order.push(call(&id, 1, "continued"));
             order.push(call(&id, 0, "new"));
         }
-        assert_eq!(order.waiting_sessions.len(), 0);
+        assert_eq!(order.waiting.len(), 0);
         assert_eq!(order.waiting_calls, 0);
     }
 

@@ -9,8 +9,8 @@ use std::{
 use tokio::sync::OwnedMutexGuard;
 
 use super::{
-    conversation::{Conversation, Item, Prompt, prompt_fingerprint},
-    fingerprint::{Fingerprint, FingerprintBuildHasher, Fingerprinter},
+    conversation::{Conversation, Item, Prompt},
+    fingerprint::{Fingerprint, FingerprintBuildHasher},
     in_flight::ActiveRequestGuard,
     response_fingerprint::ResponseFingerprinter,
     session_key::SessionKey,
@@ -49,7 +49,6 @@ pub struct Session {
     prompts: Vec<Prompt>,
     /// Content in which the last step begins.
     last_step: usize,
-    fingerprinter: Fingerprinter,
     store: Arc<SessionStore>,
     /// Fingerprints to index for the session.
     to_index: Vec<Fingerprint>,
@@ -69,12 +68,19 @@ impl Session {
     pub(super) fn new(
         request: SessionRequest<'_>,
         lookup: Lookup,
-        conversation: Conversation,
-        fingerprinter: Fingerprinter,
+        mut conversation: Conversation,
         store: Arc<SessionStore>,
     ) -> Self {
-        let last_step = conversation.last_step().start;
-        let first = conversation.items.get(last_step);
+        // INVARIANT: later changes of this request do not affect its prompts.
+        let ends = &lookup.state.prompt_ends;
+        let prompts = conversation.prompts(&|prefix: Fingerprint| ends.contains(&prefix.short()));
+        let evaluated = &lookup.state.evaluated;
+        // A summary by the model is listed by its prefix only.
+        let is_decided = |end: &Item| {
+            evaluated.contains(&end.prefix.short()) || evaluated.contains(&end.prompt.short())
+        };
+        conversation.join_prompts(&prompts, &is_decided);
+        let first = conversation.items.get(conversation.last_step().start);
         let mut session = Self {
             key: lookup.key,
             last_step: first.map_or(0, |item| item.content),
@@ -84,8 +90,7 @@ impl Session {
             match_kind: lookup.match_kind,
             parent: lookup.parent,
             role: request.role,
-            prompts: Vec::new(),
-            fingerprinter,
+            prompts,
             store,
             to_index: Vec::new(),
             noted: BTreeMap::new(),
@@ -93,18 +98,6 @@ impl Session {
             active: None,
             start: None,
         };
-        // INVARIANT: later changes of this request do not affect its prompts.
-        let ends = &session.state.prompt_ends;
-        let is_end = |prefix: Fingerprint| ends.contains(&prefix.short());
-        session.prompts = session.conversation.prompts(&is_end);
-        let evaluated = &session.state.evaluated;
-        // A summary by the model is listed by its prefix only.
-        let is_decided = |end: &Item| {
-            evaluated.contains(&end.prefix.short()) || evaluated.contains(&end.prompt.short())
-        };
-        let (prompts, fingerprinter) = (&session.prompts, &session.fingerprinter);
-        let conversation = &mut session.conversation;
-        conversation.join_prompts(prompts, fingerprinter, &is_decided);
         session.record_request(request, lookup.known_items);
         session
     }
@@ -194,7 +187,7 @@ impl Session {
         }
         let oldest = items.len().saturating_sub(MAX_DENIED_ITEMS);
         (oldest..items.len()).rev().find_map(|start| {
-            let end = prompt_fingerprint(items.get(start..)?, &self.fingerprinter)?;
+            let end = self.conversation.prompt_fingerprint(items.get(start..)?)?;
             let note = self.state.notes.get(&end.short());
             let denied = note.filter(|note| note.denied.is_some());
             let is_prompt = self.state.evaluated.contains(&end.short());
@@ -208,8 +201,7 @@ impl Session {
         let prefix = item.prefix.short();
         let keys = [item.own.short(), item.prompt.short()];
         if self.noted.insert(prefix, keys).is_none() && item.kind == ItemKind::Result {
-            let chain = &self.conversation.chain;
-            let replaced = chain.replaced_result(&self.fingerprinter, item.own);
+            let replaced = self.conversation.chain.replaced_result(item.own);
             self.to_index.push(replaced);
         }
         self.state.notes.entry(prefix).or_insert(note);
@@ -232,7 +224,8 @@ impl Session {
 
     /// Returns a keyed hash of a value, for counting it.
     pub fn fingerprint(&self, value: &impl Hash) -> u64 {
-        self.fingerprinter.fingerprint(value).short()
+        let fingerprinter = &self.conversation.chain.fingerprinter;
+        fingerprinter.fingerprint(value).short()
     }
 
     /// Records that a turn was stopped. `turn` is the last item of its prompt.
@@ -320,7 +313,7 @@ impl Session {
 
     /// Returns a fingerprinter for the response to this request.
     pub fn response_fingerprinter(&self) -> ResponseFingerprinter {
-        ResponseFingerprinter::new(&self.conversation, &self.fingerprinter)
+        ResponseFingerprinter::new(&self.conversation)
     }
 
     /// Records the response that the agent has received, `by_model` or composed by the

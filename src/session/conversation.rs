@@ -63,13 +63,8 @@ impl Conversation {
         }
     }
 
-    pub(super) fn push(
-        &mut self,
-        fingerprinter: &Fingerprinter,
-        content: usize,
-        added: &CanonicalItem,
-    ) {
-        let link = self.chain.push(fingerprinter, added);
+    pub(super) fn push(&mut self, content: usize, added: &CanonicalItem) {
+        let link = self.chain.push(added);
         match self.items.last_mut() {
             Some(item) if link.continues => {
                 item.last_content = content;
@@ -166,16 +161,19 @@ impl Conversation {
     /// Extends the prompt's fingerprint of each item to what is in front of it there, since hooks
     /// decide about the whole. What an agent adds to a request does not count, nor does a content
     /// for whose last item `is_decided` holds: it was a prompt of its own.
-    pub(super) fn join_prompts(
-        &mut self,
-        prompts: &[Prompt],
-        fingerprinter: &Fingerprinter,
-        is_decided: &dyn Fn(&Item) -> bool,
-    ) {
+    pub(super) fn join_prompts(&mut self, prompts: &[Prompt], is_decided: &dyn Fn(&Item) -> bool) {
+        let fingerprinter = &self.chain.fingerprinter;
         for prompt in prompts {
             let items = self.items.get_mut(prompt.items.clone());
             join_items(items.unwrap_or_default(), fingerprinter, is_decided);
         }
+    }
+
+    /// Returns the fingerprint of a prompt that consists of these items.
+    pub(super) fn prompt_fingerprint(&self, items: &[Item]) -> Option<Fingerprint> {
+        let mut items = items.to_vec();
+        join_items(&mut items, &self.chain.fingerprinter, &|_| false);
+        items.last().map(|item| item.prompt)
     }
 
     /// Returns the runs of adjacent items of the user that belong together.
@@ -195,16 +193,6 @@ impl Conversation {
     fn is_by_model(&self, at: usize) -> bool {
         self.items.get(at).is_some_and(|item| item.by_model)
     }
-}
-
-/// Returns the fingerprint of a prompt that consists of these items.
-pub(super) fn prompt_fingerprint(
-    items: &[Item],
-    fingerprinter: &Fingerprinter,
-) -> Option<Fingerprint> {
-    let mut items = items.to_vec();
-    join_items(&mut items, fingerprinter, &|_| false);
-    items.last().map(|item| item.prompt)
 }
 
 /// Sets the prompt's fingerprint of each item of one prompt.

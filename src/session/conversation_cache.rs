@@ -10,7 +10,6 @@ use lru::LruCache;
 use super::{
     conversation::{Conversation, Item},
     fingerprint::{Fingerprint, FingerprintBuildHasher, Fingerprinter, StreamHasher},
-    fingerprint_chain::FingerprintChain,
     yield_budget::YieldBudget,
 };
 use crate::{
@@ -34,15 +33,8 @@ pub struct ConversationCache(Mutex<PrefixCache>);
 #[derive(Debug)]
 struct PrefixCache {
     /// By the fingerprint of the bytes of their contents.
-    prefixes: LruCache<Fingerprint, Arc<CachedPrefix>, FingerprintBuildHasher>,
+    prefixes: LruCache<Fingerprint, Arc<Conversation>, FingerprintBuildHasher>,
     bytes: usize,
-}
-
-/// Start of a conversation.
-#[derive(Debug)]
-struct CachedPrefix {
-    items: Box<[Item]>,
-    chain: FingerprintChain,
 }
 
 impl Default for PrefixCache {
@@ -55,21 +47,15 @@ impl Default for PrefixCache {
 }
 
 impl PrefixCache {
-    fn insert(&mut self, key: Fingerprint, prefix: Arc<CachedPrefix>) {
-        self.bytes += prefix.memory_bytes();
+    fn insert(&mut self, key: Fingerprint, prefix: Arc<Conversation>) {
+        self.bytes += memory_bytes(&prefix);
         let replaced = self.prefixes.push(key, prefix);
-        self.bytes -= replaced.map_or(0, |(_, prefix)| prefix.memory_bytes());
+        self.bytes -= replaced.map_or(0, |(_, prefix)| memory_bytes(&prefix));
         while self.bytes > MAX_CACHE_BYTES
             && let Some((_, oldest)) = self.prefixes.pop_lru()
         {
-            self.bytes -= oldest.memory_bytes();
+            self.bytes -= memory_bytes(&oldest);
         }
-    }
-}
-
-impl CachedPrefix {
-    fn memory_bytes(&self) -> usize {
-        PREFIX_BYTES + size_of::<Item>() * self.items.len()
     }
 }
 
@@ -90,8 +76,7 @@ impl ConversationCache {
         for (at, hasher) in hashers.iter().enumerate().rev() {
             budget.step().await;
             if let Some(prefix) = self.get(hasher) {
-                conversation.items.extend_from_slice(&prefix.items);
-                conversation.chain.clone_from(&prefix.chain);
+                conversation.clone_from(&prefix);
                 cached = first_hashed + at + 1;
                 break;
             }
@@ -105,7 +90,7 @@ impl ConversationCache {
                 if item.kind == ItemKind::Introduction && !conversation.items.is_empty() {
                     item.kind = ItemKind::Text;
                 }
-                conversation.push(fingerprinter, content, &item);
+                conversation.push(content, &item);
             }
             if conversation.items.last().is_some_and(|item| item.by_model) {
                 let chain = conversation.chain.clone();
@@ -113,29 +98,32 @@ impl ConversationCache {
             }
         }
         if let Some((content, items, chain)) = before_last_step {
-            let items = conversation.items.get(..items).unwrap_or_default();
+            let items = conversation.items.get(..items).unwrap_or_default().to_vec();
             let hashed = content.checked_sub(first_hashed);
-            self.insert(hashed.and_then(|at| hashers.get(at)), items, chain);
+            let prefix = Conversation { items, chain };
+            self.insert(hashed.and_then(|at| hashers.get(at)), prefix);
         }
         if cached < contents.len() {
-            let chain = conversation.chain.clone();
-            self.insert(hashers.last(), &conversation.items, chain);
+            self.insert(hashers.last(), conversation.clone());
         }
         Ok(conversation)
     }
 
-    fn get(&self, hasher: &StreamHasher) -> Option<Arc<CachedPrefix>> {
+    fn get(&self, hasher: &StreamHasher) -> Option<Arc<Conversation>> {
         let key = hasher.fingerprint();
         self.0.lock().prefixes.get(&key).cloned()
     }
 
-    fn insert(&self, hasher: Option<&StreamHasher>, items: &[Item], chain: FingerprintChain) {
+    fn insert(&self, hasher: Option<&StreamHasher>, prefix: Conversation) {
         if let Some(hasher) = hasher {
-            let items = items.into();
-            let prefix = Arc::new(CachedPrefix { items, chain });
-            self.0.lock().insert(hasher.fingerprint(), prefix);
+            let (key, prefix) = (hasher.fingerprint(), Arc::new(prefix));
+            self.0.lock().insert(key, prefix);
         }
     }
+}
+
+fn memory_bytes(prefix: &Conversation) -> usize {
+    PREFIX_BYTES + size_of::<Item>() * prefix.items.len()
 }
 
 /// Returns a hasher of all bytes up to the end of each of the last contents. Few of the

@@ -12,6 +12,7 @@ const MIN_UNIQUE_TEXT_BYTES: usize = 64;
 /// End of a conversation, to which items can be appended.
 #[derive(Debug, Clone)]
 pub(super) struct FingerprintChain {
+    pub(super) fingerprinter: Fingerprinter,
     caller: Fingerprint,
     prefix: Fingerprint,
     /// Text of the model at the end, and the prefix before it.
@@ -36,17 +37,15 @@ impl FingerprintChain {
     pub(super) fn new(fingerprinter: &Fingerprinter, caller: &str) -> Self {
         let caller = fingerprinter.fingerprint(&("caller", caller));
         Self {
+            fingerprinter: fingerprinter.clone(),
             caller,
             prefix: caller,
             open_text: None,
         }
     }
 
-    pub(super) fn push(
-        &mut self,
-        fingerprinter: &Fingerprinter,
-        item: &CanonicalItem,
-    ) -> ChainLink {
+    pub(super) fn push(&mut self, item: &CanonicalItem) -> ChainLink {
+        let fingerprinter = &self.fingerprinter;
         let open_text = self.open_text.take().filter(|_| item.by_model);
         let kind = (item.kind, item.by_model);
         let (own, unique, continues);
@@ -56,7 +55,7 @@ impl FingerprintChain {
             let (before, mut text) = open_text.unwrap_or_else(start);
             text.push(item.text.as_bytes());
             own = fingerprinter.fingerprint(&(kind, text.fingerprint()));
-            unique = self.unique_text(fingerprinter, &text);
+            unique = self.unique_text(&text);
             self.prefix = before;
             self.open_text = item.by_model.then_some((before, text));
         } else {
@@ -75,23 +74,19 @@ impl FingerprintChain {
     }
 
     /// Returns the index fingerprint of a tool result that hooks have replaced.
-    pub(super) fn replaced_result(
-        &self,
-        fingerprinter: &Fingerprinter,
-        own: Fingerprint,
-    ) -> Fingerprint {
-        fingerprinter.fingerprint(&("hidden", self.caller, own))
+    pub(super) fn replaced_result(&self, own: Fingerprint) -> Fingerprint {
+        self.fingerprinter
+            .fingerprint(&("hidden", self.caller, own))
     }
 
     /// Returns the fingerprint of a text that identifies its session; `None` for a
     /// short text.
-    pub(super) fn unique_text(
-        &self,
-        fingerprinter: &Fingerprinter,
-        text: &StreamHasher,
-    ) -> Option<Fingerprint> {
-        let is_unique = text.length() >= MIN_UNIQUE_TEXT_BYTES;
-        is_unique.then(|| fingerprinter.fingerprint(&("text", self.caller, text.fingerprint())))
+    pub(super) fn unique_text(&self, text: &StreamHasher) -> Option<Fingerprint> {
+        if text.length() < MIN_UNIQUE_TEXT_BYTES {
+            return None;
+        }
+        let text = ("text", self.caller, text.fingerprint());
+        Some(self.fingerprinter.fingerprint(&text))
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     checkout::{MAX_PREFIXES, Session},
     conversation::{Conversation, Item},
     conversation_cache::ConversationCache,
-    fingerprint::{Fingerprint, Fingerprinter},
+    fingerprint::Fingerprint,
     in_flight::{ActiveRequests, StartLocks},
     prefix_match::PrefixMatch,
     session_key::SessionKey,
@@ -76,10 +76,7 @@ impl Sessions {
         };
         let lookup = match request.named {
             Some((id, _)) => self.find_named(caller, id).await,
-            None => {
-                self.find_by_history(&request, &conversation, &fingerprinter)
-                    .await
-            }
+            None => self.find_by_history(&request, &conversation).await,
         };
         let lookup = match request.recorded {
             Some(recorded) => self.as_recorded(caller, lookup, recorded).await,
@@ -87,7 +84,7 @@ impl Sessions {
         };
         let guard = self.active.start(&lookup.key, &conversation.items);
         let store = Arc::clone(&self.store);
-        let mut session = Session::new(request, lookup, conversation, fingerprinter, store);
+        let mut session = Session::new(request, lookup, conversation, store);
         if request.role == CallRole::Main {
             session.active = Some(guard);
         }
@@ -175,13 +172,12 @@ impl Sessions {
         &self,
         request: &SessionRequest<'_>,
         conversation: &Conversation,
-        fingerprinter: &Fingerprinter,
     ) -> Lookup {
         let items = &conversation.items;
         if let Some(lookup) = self.find_by_prefix(request, items).await {
             return lookup;
         }
-        let unique = unique_fingerprints(conversation, fingerprinter, request.role);
+        let unique = unique_fingerprints(conversation, request.role);
         if let Some(found) = self.find(request.caller, &unique).await {
             let mut state = found.state;
             let key = &found.key;
@@ -200,6 +196,7 @@ impl Sessions {
         let is_first = |item: &&Item| Some(item.content) == first_content;
         let first = items.iter().take_while(is_first);
         let first: Vec<Fingerprint> = first.map(|item| item.own).collect();
+        let fingerprinter = &conversation.chain.fingerprinter;
         let id = fingerprinter.fingerprint(&("unnamed", request.caller, first));
         let key = SessionKey::new(request.caller, format!("{:032x}", id.0));
         Lookup {
@@ -296,11 +293,7 @@ impl Sessions {
 /// first: items of the model, a summary in the first content, and replaced results for
 /// a helper call, which has a part of its conversation. Other conversations of the
 /// caller may have an equal result.
-fn unique_fingerprints(
-    conversation: &Conversation,
-    fingerprinter: &Fingerprinter,
-    role: CallRole,
-) -> Vec<Fingerprint> {
+fn unique_fingerprints(conversation: &Conversation, role: CallRole) -> Vec<Fingerprint> {
     let items = &conversation.items;
     if !items.iter().any(|item| item.by_model) {
         return Vec::new();
@@ -311,8 +304,7 @@ fn unique_fingerprints(
     let unique = found_by_text.filter_map(|item| item.unique);
     let is_helper = role == CallRole::Helper;
     let results = latest.filter(|item| is_helper && item.kind == ItemKind::Result);
-    let chain = &conversation.chain;
-    let replaced = results.map(|item| chain.replaced_result(fingerprinter, item.own));
+    let replaced = results.map(|item| conversation.chain.replaced_result(item.own));
     unique.chain(replaced).take(MAX_PREFIXES).collect()
 }
 

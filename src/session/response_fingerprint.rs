@@ -2,7 +2,7 @@
 
 use super::{
     conversation::Conversation,
-    fingerprint::{Fingerprint, Fingerprinter, StreamHasher},
+    fingerprint::{Fingerprint, StreamHasher},
     fingerprint_chain::FingerprintChain,
 };
 use crate::dialect::{CanonicalItem, DialectError, ItemKind, ResponseDocument};
@@ -14,7 +14,6 @@ const TEXT_BUFFER_BYTES: usize = 4096;
 /// Hashes a response while it is sent, continuing the chain of its request.
 #[derive(Debug)]
 pub struct ResponseFingerprinter {
-    fingerprinter: Fingerprinter,
     chain: FingerprintChain,
     summary: ResponseSummary,
     /// End of the last text, not hashed yet.
@@ -45,9 +44,9 @@ pub struct ResponseSummary {
 
 impl ResponseFingerprinter {
     /// Returns a fingerprinter for a response to this conversation.
-    pub fn new(conversation: &Conversation, fingerprinter: &Fingerprinter) -> Self {
+    pub fn new(conversation: &Conversation) -> Self {
+        let fingerprinter = &conversation.chain.fingerprinter;
         Self {
-            fingerprinter: fingerprinter.clone(),
             chain: conversation.chain.clone(),
             summary: ResponseSummary::default(),
             buffer: String::new(),
@@ -123,7 +122,7 @@ impl ResponseFingerprinter {
 
     /// Appends an item to the chain and returns its unique fingerprint.
     fn push_to_chain(&mut self, item: &CanonicalItem) -> Option<Fingerprint> {
-        let link = self.chain.push(&self.fingerprinter, item);
+        let link = self.chain.push(item);
         if !link.continues {
             self.end_text();
         }
@@ -138,10 +137,10 @@ impl ResponseFingerprinter {
 
     /// Adds the unique fingerprints of the last text.
     fn end_text(&mut self) {
-        let trimmed = self.chain.unique_text(&self.fingerprinter, &self.trimmed);
+        let trimmed = self.chain.unique_text(&self.trimmed);
         let whole = self.text.take().filter(|text| Some(*text) != trimmed);
         self.summary.unique.extend(whole.into_iter().chain(trimmed));
-        self.body = self.fingerprinter.stream_hasher();
+        self.body = self.chain.fingerprinter.stream_hasher();
         self.trimmed = self.body.clone();
     }
 }

@@ -184,17 +184,16 @@ impl ShadowTask {
         metrics.clear_shadow_verdicts();
         let collection = self.collection.take();
         let collection = collection.filter(|collection| collection.settings == settings);
-        let collection =
-            collection.unwrap_or_else(|| Collection::start(&self.app, settings.clone()));
+        let collection = collection.unwrap_or_else(|| Collection::start(&self.app, settings));
         let record = ShadowRecord {
             action: ShadowChange::Start,
             from: self.app.snapshot().config.version.clone(),
             to: config.version.clone(),
-            sample: settings.sample,
+            sample: collection.settings.sample,
             by: by.to_owned(),
             end: None,
         };
-        let (started, time) = (Timestamp::now(), settings.until);
+        let (started, time) = (Timestamp::now(), collection.settings.until);
         let status = ShadowStatus {
             state: "running",
             from: record.from.clone(),
@@ -206,23 +205,23 @@ impl ShadowTask {
             ..ShadowStatus::default()
         };
         let timeouts = self.app.snapshot().config.timeouts;
+        let dropped_before = collection.dropped_before;
+        let collector = Arc::clone(&collection.collector);
         let plan = WorkerPlan {
             config,
-            settings,
+            collection,
             // A call of which nothing is read for so long has ended.
             lost_after: timeouts.first_byte + timeouts.stream_idle,
-            collector: Arc::clone(&collection.collector),
-            queue: collection.queue,
             metrics: Arc::clone(&metrics),
         };
         let slot = &self.app.resources.shadow;
         let worker = Worker::start(plan).await;
         let worker = worker.inspect_err(|_| slot.set_collector(None))?;
         let running = RunningShadow {
-            dropped_before: collection.dropped_before,
+            dropped_before,
             worker,
             until: Instant::now().checked_add(time),
-            collector: collection.collector,
+            collector,
             record,
         };
         let (from, to) = (&running.record.from, &running.record.to);

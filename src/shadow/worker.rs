@@ -16,12 +16,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{Dispatch, dispatcher, subscriber::NoSubscriber};
 
-use super::{cpu_pace::CpuPace, evaluator::ExchangeEvaluator};
+use super::{collection::Collection, cpu_pace::CpuPace, evaluator::ExchangeEvaluator};
 use crate::{
-    config::{Config, CpuShare, ShadowHooks, ShadowSettings},
+    config::{Config, CpuShare, ShadowHooks},
     mutex::Mutex,
     observe::Metrics,
-    recording::{CollectedExchange, ExchangeCollector},
     replay::{ReplayConfigs, ReplayedHooks, Replayer, SessionOrder},
 };
 
@@ -91,23 +90,15 @@ pub(super) struct Worker {
 /// Inputs for the start of a worker thread.
 pub(super) struct WorkerPlan {
     pub(super) config: Config,
-    pub(super) settings: ShadowSettings,
+    pub(super) collection: Collection,
     /// Time after which an exchange that others wait for is lost.
     pub(super) lost_after: Duration,
-    pub(super) collector: Arc<ExchangeCollector>,
-    pub(super) queue: mpsc::Receiver<Box<CollectedExchange>>,
     pub(super) metrics: Arc<Metrics>,
 }
 
 /// The time since which a thread evaluates the present exchange; `None` without one.
 #[derive(Debug, Default)]
 pub(super) struct Activity(Mutex<Option<Instant>>);
-
-/// Limits of a thread.
-struct WorkerLimits {
-    cpu: CpuShare,
-    exchange_timeout: Duration,
-}
 
 impl Worker {
     /// Starts a thread, which first builds the gateway of the config.
@@ -190,7 +181,7 @@ async fn run_worker(
     cancel: &CancellationToken,
     activity: &Activity,
 ) -> EndReason {
-    let hooks = match plan.settings.hooks {
+    let hooks = match plan.collection.settings.hooks {
         ShadowHooks::Policies => ReplayedHooks::Policies,
         ShadowHooks::Recorded => ReplayedHooks::Recorded,
     };
@@ -206,25 +197,21 @@ async fn run_worker(
             return EndReason::Failed;
         }
     };
-    let budget = plan.settings.budget;
+    let budget = plan.collection.settings.budget;
     ready.send(Ok(Arc::clone(&replayer))).ok();
-    let mut queue = plan.queue;
+    let mut queue = plan.collection.queue;
     let mut evaluator = ExchangeEvaluator {
         replayer,
         order: SessionOrder::default(),
-        collector: plan.collector,
+        collector: plan.collection.collector,
         max_bytes: budget.memory,
         lost_after: plan.lost_after,
         metrics: Arc::clone(&plan.metrics),
         ready: VecDeque::new(),
         held: HashMap::new(),
     };
-    let limits = WorkerLimits {
-        cpu: budget.cpu,
-        exchange_timeout: EXCHANGE_TIMEOUT,
-    };
     let evaluated = async |next| evaluator.evaluate(next).await;
-    let worked = work(&mut queue, &limits, cancel, activity, evaluated).await;
+    let worked = work(&mut queue, budget.cpu, cancel, activity, evaluated).await;
     plan.metrics.shadow_dropped.inc_by(queue.len() as u64);
     if worked.is_ok() {
         // A rest that takes longer is not evaluated.
@@ -247,12 +234,12 @@ async fn run_worker(
 /// If an evaluation took too long.
 async fn work<T>(
     queue: &mut mpsc::Receiver<T>,
-    limits: &WorkerLimits,
+    share: CpuShare,
     cancel: &CancellationToken,
     activity: &Activity,
     mut evaluate: impl AsyncFnMut(Option<T>) -> bool,
 ) -> Result<(), Elapsed> {
-    let mut pace = CpuPace::new(limits.cpu);
+    let mut pace = CpuPace::new(share);
     let mut has_more = false;
     loop {
         let mut next = None;
@@ -266,7 +253,7 @@ async fn work<T>(
         }
         activity.begin();
         pace.begin();
-        let evaluated = timeout(limits.exchange_timeout, evaluate(next));
+        let evaluated = timeout(EXCHANGE_TIMEOUT, evaluate(next));
         match cancel.run_until_cancelled(evaluated).await {
             None => break,
             Some(evaluated) => has_more = evaluated?,
@@ -293,10 +280,7 @@ fn lower_priority() {
 mod tests {
     use super::*;
 
-    const LIMITS: WorkerLimits = WorkerLimits {
-        cpu: CpuShare(100),
-        exchange_timeout: Duration::from_millis(100),
-    };
+    const SHARE: CpuShare = CpuShare(100);
 
     fn queue(items: &[u32]) -> mpsc::Receiver<u32> {
         let (sender, queue) = mpsc::channel(8);
@@ -313,7 +297,7 @@ mod tests {
         assert!(ended.await.is_err());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn an_evaluation_that_takes_too_long_ends_the_work() {
         let (cancel, activity) = (CancellationToken::new(), Activity::default());
         let mut evaluated = 0;
@@ -325,30 +309,24 @@ mod tests {
             false
         };
 
-        let end = work(
-            &mut queue(&[1, 2, 4]),
-            &LIMITS,
-            &cancel,
-            &activity,
-            evaluate,
-        )
-        .await;
+        let mut items = queue(&[1, 2, 4]);
+        let end = work(&mut items, SHARE, &cancel, &activity, evaluate).await;
 
         assert!(end.is_err());
         assert_eq!(evaluated, 3);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn each_of_several_evaluations_has_its_own_time() {
         let (cancel, activity) = (CancellationToken::new(), Activity::default());
         let mut items = Vec::new();
         let evaluate = async |item: Option<u32>| {
             items.push(item);
-            sleep(LIMITS.exchange_timeout * 3 / 5).await;
+            sleep(EXCHANGE_TIMEOUT * 3 / 5).await;
             items.len() < 3
         };
 
-        let end = work(&mut queue(&[1, 2]), &LIMITS, &cancel, &activity, evaluate).await;
+        let end = work(&mut queue(&[1, 2]), SHARE, &cancel, &activity, evaluate).await;
 
         assert!(end.is_ok());
         assert_eq!(items, [Some(1), None, None, Some(2)]);
@@ -371,7 +349,7 @@ mod tests {
             false
         };
 
-        let end = work(&mut queue(&[1]), &LIMITS, &cancel, &activity, evaluate).await;
+        let end = work(&mut queue(&[1]), SHARE, &cancel, &activity, evaluate).await;
 
         assert!(end.is_ok() && seen.is_ok());
         assert_eq!(activity.busy(), Duration::ZERO);
@@ -385,7 +363,7 @@ mod tests {
             std::future::pending().await
         };
 
-        let end = work(&mut queue(&[1, 2]), &LIMITS, &cancel, &activity, evaluate).await;
+        let end = work(&mut queue(&[1, 2]), SHARE, &cancel, &activity, evaluate).await;
 
         assert!(end.is_ok());
     }

@@ -39,7 +39,7 @@ pub(super) fn report(report: &ReplayReport) -> String {
         lines.push(format!(
             "  {}: {} {}{tool}{} by {} ({} → {}), caller {}, request {}",
             change.kind.heading(),
-            sample.time,
+            plain(&sample.time),
             change.event,
             plain(&change.tool),
             or_dash(&change.rule),

@@ -42,8 +42,10 @@ pub struct RedisStore {
     copy: MemoryStore,
     connection: RedisConnection,
     limits: RedisLimits,
-    /// Secret of the fingerprints, and whether it is that of Redis.
-    fingerprinter: Mutex<(Uuid, SecretOrigin)>,
+    /// Secret of the fingerprints until Redis has one.
+    own_secret: Uuid,
+    /// Secret of the fingerprints in Redis, once it is known.
+    shared_secret: Mutex<Option<Uuid>>,
     /// Saves that Redis does not have yet.
     pending: Mutex<PendingWrites>,
 }
@@ -53,12 +55,6 @@ pub struct RedisStore {
 struct PendingWrites {
     saves: u64,
     sessions: HashMap<SessionKey, u64>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SecretOrigin {
-    Shared,
-    Local,
 }
 
 impl RedisStore {
@@ -75,27 +71,30 @@ impl RedisStore {
             copy: MemoryStore::new(max, idle),
             connection: RedisConnection::new(url, "sessions", failures)?,
             limits: RedisLimits { max, idle },
-            fingerprinter: Mutex::new((Uuid::new_v4(), SecretOrigin::Local)),
+            own_secret: Uuid::new_v4(),
+            shared_secret: Mutex::default(),
             pending: Mutex::default(),
         })
     }
 
     /// Returns a fingerprinter with the shared secret, if Redis is available.
     pub(super) async fn fingerprinter(&self) -> Fingerprinter {
-        let (_, agreed) = *self.fingerprinter.lock();
-        if agreed == SecretOrigin::Local {
+        if self.shared_secret.lock().is_none() {
             self.sync_secret().await;
         }
-        let (secret, _) = *self.fingerprinter.lock();
-        Fingerprinter::new(secret.into_bytes())
+        Fingerprinter::new(self.secret().into_bytes())
+    }
+
+    fn secret(&self) -> Uuid {
+        self.shared_secret.lock().unwrap_or(self.own_secret)
     }
 
     /// Takes over the shared secret. The first gateway creates it.
     async fn sync_secret(&self) {
-        let (own, _) = *self.fingerprinter.lock();
-        let secret: Option<Vec<u8>> = self.connection.run_script(&lua::secret(own)).await;
+        let call = lua::secret(self.secret());
+        let secret: Option<Vec<u8>> = self.connection.run_script(&call).await;
         if let Some(secret) = secret.and_then(|bytes| Uuid::from_slice(&bytes).ok()) {
-            *self.fingerprinter.lock() = (secret, SecretOrigin::Shared);
+            *self.shared_secret.lock() = Some(secret);
         }
     }
 

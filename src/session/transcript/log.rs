@@ -136,11 +136,10 @@ impl TranscriptLog {
     /// Adds a response, in the place of one that the agent has not confirmed. Returns the text of
     /// the new records.
     pub(super) fn append_response(&mut self, response: TranscriptResponse<'_>) -> Option<String> {
-        let rewind = self
-            .unconfirmed
-            .take()
-            .map(|(message, _)| json!({ "$rewindTo": message.id }));
-        let mut lines: Vec<Value> = rewind.into_iter().collect();
+        let mut lines = Vec::new();
+        if let Some((message, _)) = self.unconfirmed.take() {
+            lines.push(json!({ "$rewindTo": message.id }));
+        }
         let calls = response.calls.iter();
         let calls = calls.map(|(name, args)| json!({ "name": name, "args": args }));
         let text = ModelText {

@@ -510,6 +510,32 @@ fn log_of_models(models: &[&str], policies: &str) -> tempfile::TempDir {
 }
 
 #[test]
+fn a_report_has_no_control_characters_of_a_decision_log() {
+    let policies = "  - { policy: tool_guard, name: guard, deny: [rm] }\n";
+    let folder = log_of_models(&[], policies);
+    let line = serde_json::json!({
+        "kind": "event", "request": "a\u{1b}[31m", "event": "BeforeTool", "subject": "rm",
+        "verdict": "proceed", "time": "2026\u{1b}[31m", "caller": { "name": "ci\u{1b}[31m" },
+    });
+    fs::write(folder.path().join("decisions.jsonl"), format!("{line}\n")).unwrap();
+    let command = [
+        "replay",
+        "--config",
+        "next.yaml",
+        "--from",
+        "decisions.jsonl",
+    ];
+
+    for format in ["text", "markdown", "junit", "html"] {
+        let command = [&command[..], &["--format", format]].concat();
+        let (_, out, err) = run(&command, folder.path());
+
+        assert!(out.contains("[31m"), "{format}: {out}{err}");
+        assert!(!out.contains('\u{1b}'), "{format}: {out:?}");
+    }
+}
+
+#[test]
 fn models_of_a_decision_log_are_evaluated_after_they_are_swapped() {
     let allow = "  - { policy: model_allow, models: ['gemini-*'] }\n";
     let swap = "swap: { other: gemini-pro, gemini-old: evil }";
