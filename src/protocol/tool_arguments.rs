@@ -7,13 +7,42 @@ use serde_json::{Map, Value};
 type FieldNames = (&'static str, &'static [&'static str]);
 
 /// Names of all arguments. `commands` and `edits` are lists.
-#[rustfmt::skip]
 const FIELDS: &[FieldNames] = &[
-    (COMMAND, &["cmd", "input", "script", COMMANDS, "patch", "patchText", "patch_content"]),
-    (FILE_PATH, &[ABSOLUTE_PATH, "filePath", "path", "filename", "notebook_path"]),
+    (
+        COMMAND,
+        &[
+            "cmd",
+            "input",
+            "script",
+            COMMANDS,
+            "patch",
+            "patchText",
+            "patch_content",
+        ],
+    ),
+    (
+        FILE_PATH,
+        &[
+            ABSOLUTE_PATH,
+            "filePath",
+            "path",
+            "filename",
+            "notebook_path",
+        ],
+    ),
     ("content", &["contents", "file_text", "insert_text"]),
     (OLD_STRING, &["oldString", "old_str", EDITS]),
-    (NEW_STRING, &["newString", "new_str", "insert_text", "file_text", "new_source", EDITS]),
+    (
+        NEW_STRING,
+        &[
+            "newString",
+            "new_str",
+            "insert_text",
+            "file_text",
+            "new_source",
+            EDITS,
+        ],
+    ),
 ];
 
 /// Names of a path in tools of LLxprt Code, for hooks that read `file_path`.
