@@ -81,7 +81,7 @@ impl App {
         }
         let snapshot = snapshot?;
         let mut revisions = Revisions::default();
-        revisions.add(revision(&snapshot, ReloadCause::Start));
+        revisions.add(ConfigRevision::new(&snapshot.config, ReloadCause::Start));
         let reloads = ReloadState {
             source,
             start: Arc::clone(&snapshot.config),
@@ -323,7 +323,7 @@ impl App {
         let audit = snapshot.audit.clone().or(ended);
         let promotions = promotion.into_iter().cloned().collect();
         source.append_promotions(promotions, audit.as_ref(), &self.resources.tasks);
-        let applied = revision(&snapshot, cause);
+        let applied = ConfigRevision::new(&snapshot.config, cause);
         let previous = self.replace(snapshot);
         previous.proofs.stop();
         self.resources.follow_config(&applied.config);
@@ -393,13 +393,5 @@ impl App {
         let current = self.snapshot.write();
         let mut current = current.unwrap_or_else(PoisonError::into_inner);
         mem::replace(&mut current, Arc::new(snapshot))
-    }
-}
-
-fn revision(snapshot: &Snapshot, cause: ReloadCause) -> ConfigRevision {
-    ConfigRevision {
-        applied: Timestamp::now(),
-        cause,
-        config: Arc::clone(&snapshot.config),
     }
 }

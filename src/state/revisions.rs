@@ -56,6 +56,17 @@ pub struct ConfigRevision {
     pub config: Arc<Config>,
 }
 
+impl ConfigRevision {
+    /// Creates the revision of a config that is taken into use now.
+    pub fn new(config: &Arc<Config>, cause: ReloadCause) -> Self {
+        Self {
+            applied: Timestamp::now(),
+            cause,
+            config: Arc::clone(config),
+        }
+    }
+}
+
 /// A config that was refused.
 #[derive(Debug, Clone)]
 pub struct RefusedReload {

@@ -99,7 +99,7 @@ pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Op
     let has_other_config = is_ambiguous || has_other_config(app, arm, rule);
     differences.extend(has_other_config.then_some(CaseDifference::OtherConfig));
     let source = RuleSource::of(&arm.config);
-    let file = CaseFile::new(&source, case);
+    let file = CaseText::new(&source, case);
     differences.extend((!file.is_readable).then_some(CaseDifference::UnreadableValue));
     Some(ContentCase {
         yaml: file.yaml,
@@ -268,19 +268,19 @@ pub async fn from_names(app: &App, group: &DenialGroup) -> Option<NamedCase> {
     Some(NamedCase {
         passes: denied.await,
         has_other_config: has_other_config(app, arm, rule),
-        yaml: CaseFile::new(&source, case).yaml,
+        yaml: CaseText::new(&source, case).yaml,
         source,
     })
 }
 
-/// The text of a file of one case.
-struct CaseFile {
+/// A file of one case, as text.
+struct CaseText {
     yaml: String,
     /// True if `hookgate test` can read it.
     is_readable: bool,
 }
 
-impl CaseFile {
+impl CaseText {
     fn new(source: &RuleSource, case: Map<String, Value>) -> Self {
         let config = match source {
             RuleSource::File(path) => Some(path.display().to_string()),
