@@ -38,7 +38,7 @@ pub use self::{
     after_tool::{AfterTool, ResultEdit, ToolResponse, tool_response},
     before_agent::BeforeAgent,
     before_model::{BeforeModel, BeforeModelVerdict},
-    before_tool::{BeforeTool, BeforeToolVerdict},
+    before_tool::BeforeTool,
     before_tool_selection::BeforeToolSelection,
     definition::{EventDefinition, MatcherSubject, SubjectKind},
     hook_run::{EventOrigin, HookRun, RefusedCall},

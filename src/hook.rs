@@ -33,7 +33,7 @@ pub use self::{
     outcome::{EventOutcome, conclude, evaluate, merge_runs},
     plan::Plan,
     response_policies::ResponsePolicies,
-    run::{EventScope, run_hooks},
+    run::{EventScope, run_hooks, run_response_hooks},
     table::{Hook, HookTable, tool_names},
     trace::{EventTrace, HookExecution, HookTrace, RunTrace, Tracer},
 };

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::{
     definition::{EventDefinition, MatcherSubject, SubjectKind},
-    output::{ArgumentsMode, Decision, HookOutput, OutputPart, Reason},
+    output::{ArgumentsMode, HookOutput, OutputPart},
 };
 
 /// Tool call to be run.
@@ -26,19 +26,6 @@ pub struct BeforeTool {
     pub original_request_name: Option<String>,
 }
 
-/// Verdict on a tool call.
-#[derive(Debug, PartialEq)]
-pub enum BeforeToolVerdict {
-    /// Run the tool, with the edits of the hooks.
-    Proceed,
-    /// Ask the human for permission.
-    Ask(Reason),
-    /// Refuse; the reason becomes the tool's error.
-    Deny(Reason),
-    /// Refuse and end the agent's loop.
-    Stop(Reason),
-}
-
 impl EventDefinition for BeforeTool {
     const HONOURS: &'static [OutputPart] = &[
         OutputPart::Flow,
@@ -49,7 +36,8 @@ impl EventDefinition for BeforeTool {
         OutputPart::AppendedText,
     ];
     const SUBJECTS: SubjectKind = SubjectKind::Tools;
-    type Verdict = BeforeToolVerdict;
+    /// The merged output itself decides: an `ask` depends on the config.
+    type Verdict = ();
 
     fn subject(&self) -> MatcherSubject<'_> {
         MatcherSubject::Tool(&self.tool_name)
@@ -80,15 +68,5 @@ impl EventDefinition for BeforeTool {
         }
     }
 
-    fn evaluate(merged: &HookOutput) -> BeforeToolVerdict {
-        if let Some(reason) = merged.stop() {
-            return BeforeToolVerdict::Stop(reason);
-        }
-        let reason = || Reason::new(merged.reason.as_deref());
-        match merged.decision {
-            Some(Decision::Deny) => BeforeToolVerdict::Deny(reason()),
-            Some(Decision::Ask) => BeforeToolVerdict::Ask(reason()),
-            Some(Decision::Allow) | None => BeforeToolVerdict::Proceed,
-        }
-    }
+    fn evaluate(_merged: &HookOutput) {}
 }

@@ -1,7 +1,7 @@
 //! Execution of a plan's hooks, in parallel or in sequence (hook protocol,
 //! section 4).
 
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -11,9 +11,12 @@ use tokio::time::{Instant, timeout};
 use super::{outcome::hook_run, plan::Plan, table::Hook};
 use crate::{
     config::{FailureMode, HookView, SystemMessages},
+    dialect::{self, DialectError, ResponseDocument},
     event::{
-        Context, DiagnosticCode, EventKind, EventName, HookResult, HookRun, HookStatus, InputExtras,
+        AfterModel, Context, DiagnosticCode, EventKind, EventName, HookResult, HookRun, HookStatus,
+        InputExtras,
     },
+    model::CachedRequest,
     observe::recorder::{ExchangeEvent, Recorder},
     protocol::ShownArguments,
     transport::HookCall,
@@ -74,6 +77,26 @@ pub async fn run_hooks<E: EventKind>(
         }
     }
     runs
+}
+
+/// Runs the hooks of a plan on a response to the request, or one chunk of it.
+///
+/// # Errors
+///
+/// Fails if the response is ambiguous.
+pub async fn run_response_hooks(
+    plan: &Plan,
+    scope: EventScope<'_>,
+    llm_request: &Arc<CachedRequest>,
+    chunk: &ResponseDocument,
+) -> Result<Vec<HookRun>, DialectError> {
+    let document = plan.shows_document().then(|| chunk.to_raw()).flatten();
+    let document = document.and_then(dialect::shown_to_hooks);
+    let mut event = AfterModel {
+        llm_request: Arc::clone(llm_request),
+        llm_response: chunk.read_for_hooks()?,
+    };
+    Ok(run_hooks(plan, scope, &mut event, document.as_deref()).await)
 }
 
 /// Encodes the inputs of all hooks of a plan. Equal ones are encoded once and

@@ -20,7 +20,7 @@ use crate::{
         CallContext, Caller, Context, EventDefinition, EventKind, EventName, EventOrigin,
         EventVisitor, FlowVerdict, HookOutput, HookRun, mcp_context, merge_outputs,
     },
-    hook::{ConditionSubject, Engine, EventScope, Guard, run_hooks},
+    hook::{ConditionSubject, Engine, EventScope, Guard, run_hooks, run_response_hooks},
     observe::recorder::{ExchangeSummary, Recorder},
     policy::{ChunkPosition, PolicyRequest},
 };
@@ -210,13 +210,7 @@ impl CaseRun<'_> {
             };
             let mut runs = policies.inspect(&mut chunk, position)?;
             if !plan.hooks.is_empty() && chunk.is_shown_to_hooks()? {
-                let mut event = AfterModel {
-                    llm_request: Arc::clone(&llm_request),
-                    llm_response: chunk.read_for_hooks()?,
-                };
-                let raw = plan.shows_document().then(|| chunk.to_raw()).flatten();
-                let raw = raw.and_then(dialect::shown_to_hooks);
-                runs.extend(run_hooks(&plan, scope, &mut event, raw.as_deref()).await);
+                runs.extend(run_response_hooks(&plan, scope, &llm_request, &chunk).await?);
             }
             finish_chunk(&mut stage, &mut chunk, &runs)?;
             text.extend(chunk.plain_texts());

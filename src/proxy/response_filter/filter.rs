@@ -16,7 +16,7 @@ use crate::{
     },
     error::ApiError,
     event::{AfterModel, Context, EventName, FlowVerdict, HookRun, Reason},
-    hook::{EventScope, Plan, ResponsePolicies, conclude, run_hooks},
+    hook::{EventScope, Plan, ResponsePolicies, conclude, run_response_hooks},
     model::{CachedRequest, ResponseMutation},
     observe::recorder::{ExchangeAction, ExchangeEvent},
     policy::ChunkPosition,
@@ -189,12 +189,15 @@ impl<'a> ResponseFilter<'a> {
         if !self.plan.hooks.is_empty() && chunk.is_shown_to_hooks()? {
             self.context.record(&ExchangeEvent::ChunkToHooks);
             // Boxed, because most chunks run no hooks and futures are moved as a whole.
-            runs.extend(Box::pin(self.call_hooks(&self.plan, &chunk)).await?);
+            let (scope, request) = (self.scope(), &self.llm_request);
+            let called = Box::pin(run_response_hooks(&self.plan, scope, request, &chunk));
+            runs.extend(called.await?);
             let verdict = self.record_verdict(&self.plan, runs);
             let mut applied = self.apply(&mut chunk, verdict)?;
             if let Some(locked) = &self.locked_plan {
-                let runs = Box::pin(self.call_hooks(locked, &chunk)).await?;
-                let verdict = self.record_verdict(locked, runs);
+                let request = &self.llm_request;
+                let called = Box::pin(run_response_hooks(locked, self.scope(), request, &chunk));
+                let verdict = self.record_verdict(locked, called.await?);
                 applied = stricter(applied, self.apply(&mut chunk, verdict)?);
             }
             if let Break(refusal) = applied {
@@ -209,20 +212,6 @@ impl<'a> ResponseFilter<'a> {
             Continue(chunk) => self.fire_before_tool(chunk).await,
             refused @ Break(_) => Ok(refused),
         }
-    }
-
-    async fn call_hooks(
-        &self,
-        plan: &Plan,
-        chunk: &ResponseDocument,
-    ) -> Result<Vec<HookRun>, DialectError> {
-        let document = plan.shows_document().then(|| chunk.to_raw()).flatten();
-        let document = document.and_then(dialect::shown_to_hooks);
-        let mut event = AfterModel {
-            llm_request: Arc::clone(&self.llm_request),
-            llm_response: chunk.read_for_hooks()?,
-        };
-        Ok(run_hooks(plan, self.scope(), &mut event, document.as_deref()).await)
     }
 
     fn apply_runs(

@@ -225,6 +225,22 @@ fn edits_of_an_answer_without_effect_are_explained_with_it() {
     assert!(after.contains("\n    edit_dropped: "), "{output}");
 }
 
+#[test]
+fn an_empty_text_for_an_answer_without_a_candidate_is_no_dropped_edit() {
+    let edit = json!({ "hookSpecificOutput": { "llm_response": { "text": "" } } });
+    let hook = json!({ "name": "edit", "command": format!("echo '{edit}'") });
+    let config = format!(
+        "hooks: {}\n",
+        json!({ "AfterModel": [{ "hooks": [hook] }] })
+    );
+    let unknown = json!({ "candidates": [], "unknown": "x" });
+
+    let output = explain_answer(&config, &unknown, &Value::Null);
+
+    let (_, after) = output.split_once("AfterModel:").unwrap();
+    assert!(!after.contains("edit_dropped"), "{output}");
+}
+
 /// Explains a call with this answer under `hookgate.yaml`.
 fn explain_answer(config: &str, answer: &Value, then: &Value) -> String {
     let call = json!({

@@ -207,18 +207,23 @@ fn insert_secret(answer: &mut Value, pointer: &str) {
 
 /// The answer with the secret in one field.
 fn answer_with_secret(family: Family, parts: &[Part], field: Field) -> String {
+    let insert = |object: &mut Value| insert_secret(object, field.pointer);
     let Some(marker) = field.event else {
         let mut answer = family.whole(parts);
-        insert_secret(&mut answer, field.pointer);
+        insert(&mut answer);
         return answer.to_string();
     };
-    let events = family.events(parts);
+    events_with(&family.events(parts), marker, insert)
+}
+
+/// The events of a stream, of which the first with this text is changed.
+fn events_with(events: &str, marker: &str, change: impl FnOnce(&mut Value)) -> String {
     let line = events
         .lines()
         .find(|line| line.starts_with("data: {") && line.contains(marker));
     let line = line.unwrap_or_else(|| panic!("no {marker} in {events}"));
     let mut event: Value = serde_json::from_str(&line["data: ".len()..]).unwrap();
-    insert_secret(&mut event, field.pointer);
+    change(&mut event);
     events.replacen(line, &format!("data: {event}"), 1)
 }
 
@@ -419,17 +424,36 @@ async fn a_fail_closed_hook_denies_images_and_sound_without_a_text() {
     }
 }
 
+/// Config of a hook that returns this part of an answer as it was shown.
+fn returning_shown(part: &str) -> String {
+    let script = format!(
+        "import json, sys; shown = json.load(sys.stdin)[\"llm_response\"]; \
+         print(json.dumps({{\"hookSpecificOutput\": {{\"llm_response\": {part}}}}}))"
+    );
+    let echo = hook::command("echo", &format!("tee seen | python3 -c '{script}'"));
+    hook::config(&[("AfterModel", echo)])
+}
+
 #[tokio::test]
 async fn content_without_a_part_is_sent_as_it_is_if_a_hook_returns_it() {
-    let mut echo = hook::returning("echo", "llm_response");
-    echo["command"] = json!(format!("tee seen | {}", echo["command"].as_str().unwrap()));
-    let hooks = hook::config(&[("AfterModel", echo)]);
+    check_content_without_a_part(&returning_shown("shown")).await;
+}
+
+#[tokio::test]
+async fn content_without_a_part_is_sent_as_it_is_if_a_hook_returns_its_text() {
+    check_content_without_a_part(&returning_shown("{\"text\": shown[\"text\"]}")).await;
+}
+
+/// Checks that answers without a part are sent as they are, and that hooks see an empty text.
+async fn check_content_without_a_part(hooks: &str) {
     let bodies = FIELDS_WITHOUT_PARTS
         .iter()
         .filter(|(_, field)| field.event.is_none());
     let bodies =
         bodies.map(|(family, field)| (*family, false, answer_with_secret(*family, &[], *field)));
-    let candidate = json!({ "index": 0, "finishReason": "STOP", "groundingMetadata": value("") });
+    let citations = json!({ "citations": [{ "uri": "https://source.test" }] });
+    let candidate = json!({ "index": 0, "finishReason": "STOP", "groundingMetadata": value(""),
+        "citationMetadata": citations });
     let grounded = json!({ "candidates": [candidate], "usageMetadata": { "totalTokenCount": 5 } });
     let chunk = format!("data: {grounded}\r\n\r\n");
     for (family, is_stream, sent) in bodies.chain([
@@ -437,14 +461,50 @@ async fn content_without_a_part_is_sent_as_it_is_if_a_hook_returns_it() {
         (Family::Gemini, true, chunk),
     ]) {
         let upstream = upstream_of(is_stream, sent.clone()).await;
-        let gateway = family.gateway(&upstream, &hooks).await;
+        let gateway = family.gateway(&upstream, hooks).await;
 
         let answer = family.ask(&gateway, is_stream, &[Turn::User("go")]).await;
 
         assert_eq!(answer.text(), sent, "{family:?}");
         let seen = gateway.file("seen");
-        assert!(seen.contains(r#""parts":[]"#), "{family:?}: {seen}");
+        assert!(seen.contains(r#""parts":[""]"#), "{family:?}: {seen}");
     }
+}
+
+#[tokio::test]
+async fn an_empty_text_of_a_hook_is_not_added_in_front_of_a_call() {
+    let hooks = returning_shown("{\"text\": shown[\"text\"]}");
+    for family in ALL {
+        let sent = family.whole(&[Part::call("look", "a")]).to_string();
+
+        let answer = ask_with(*family, false, sent.clone(), &hooks).await;
+
+        assert_eq!(answer.text(), sent, "{family:?}");
+    }
+}
+
+#[tokio::test]
+async fn hooks_do_not_run_for_an_event_with_a_container_of_skills() {
+    let hooks = hook::config(&[(
+        "AfterModel",
+        hook::command("seen", "cat > /dev/null; echo run >> seen"),
+    )]);
+    let skill = json!({ "type": "anthropic", "skill_id": "pptx", "version": "latest" });
+    let container = json!({ "id": "container_1", "expires_at": "2026-12-01T00:00:00Z",
+        "skills": [skill] });
+    let events = Family::Anthropic.events(&[Part::text(&["hel", "lo"])]);
+    let sent = events_with(&events, "message_delta", |event| {
+        event["delta"]["container"] = container;
+    });
+    let upstream = upstream_of(true, sent).await;
+    let gateway = Family::Anthropic.gateway(&upstream, &hooks).await;
+
+    let answer = Family::Anthropic
+        .ask(&gateway, true, &[Turn::User("go")])
+        .await;
+
+    assert!(answer.text().contains("pptx"), "{}", answer.text());
+    assert_eq!(gateway.file("seen").lines().count(), 2);
 }
 
 #[tokio::test]

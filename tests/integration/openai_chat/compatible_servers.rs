@@ -617,10 +617,12 @@ async fn the_last_of_two_ends_keeps_its_own_fields() {
     assert_eq!(last["choices"][0].get("logprobs"), None, "{last}");
 }
 
-/// A guard that fails closed, and writes the parts of the first candidate to the file `seen`.
+/// A guard that fails closed, reads the first part of the first candidate, and writes its parts to
+/// the file `seen`.
 fn guard_of_first_candidate() -> String {
     let script = "import json, sys; shown = json.load(sys.stdin)[\"llm_response\"]; \
-         print(shown[\"candidates\"][0][\"content\"][\"parts\"], file=open(\"seen\", \"a\"))";
+         parts = shown[\"candidates\"][0][\"content\"][\"parts\"]; \
+         print(parts, file=open(\"seen\", \"a\")); parts[0]";
     let mut guard = hook::command("guard", &format!("python3 -c '{script}'"));
     guard["on_failure"] = json!("closed");
     hook::config(&[("AfterModel", guard)])
@@ -653,7 +655,32 @@ async fn hooks_see_no_event_with_ratings_padding_and_ids_only() {
 }
 
 #[tokio::test]
-async fn hooks_see_an_empty_candidate_for_content_without_a_part() {
+async fn hooks_see_no_event_with_errors_of_filters_names_and_measurements_only() {
+    // MiniMax names the author, and GitHub Copilot pads each event.
+    let delta = json!({ "role": "assistant", "content": "", "name": "MiniMax AI" });
+    let mut named = event(&delta);
+    named["choices"][0]["delta"]["padding"] = json!("abc");
+    let failed = json!({ "error": { "code": "content_filter_error", "message": "not filtered" } });
+    let mut rated = event(&json!({}));
+    rated["choices"][0]["content_filter_results"] = failed.clone();
+    rated["choices"][0]["content_filter_result"] = failed;
+    // SGLang shows the text that ended the answer, and Fireworks measures the answer.
+    let mut last = end("stop");
+    last["choices"][0]["matched_stop"] = json!("<|im_end|>");
+    last["perf_metrics"] = json!({ "server-time-to-first-token": "0.2" });
+    let text = event(&json!({ "content": "hi" }));
+    let sent = [named, text, rated, last];
+    let upstream = upstream_sending(&sent).await;
+    let gate = gateway(&upstream, &guard_of_first_candidate()).await;
+
+    let answer = ask(&gate, Form::Stream, &chat("hi")).await;
+
+    assert_eq!(events(&answer), sent);
+    assert_eq!(gate.file("seen"), "['hi']\n");
+}
+
+#[tokio::test]
+async fn hooks_see_an_empty_text_for_content_without_a_part() {
     let mut cited = event(&json!({ "role": "assistant", "content": "" }));
     cited["citations"] = json!(["https://a.example"]);
     let sent = [cited, event(&json!({ "content": "hi" })), end("stop")];
@@ -663,5 +690,5 @@ async fn hooks_see_an_empty_candidate_for_content_without_a_part() {
     let answer = ask(&gate, Form::Stream, &chat("hi")).await;
 
     assert_eq!(events(&answer), sent);
-    assert_eq!(gate.file("seen"), "[]\n['hi']\n");
+    assert_eq!(gate.file("seen"), "['']\n['hi']\n");
 }

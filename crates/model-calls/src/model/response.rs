@@ -293,9 +293,24 @@ impl ResponseMutation {
 
     /// Returns whether it has any text, so that it can serve as a synthetic response.
     pub fn is_response(&self) -> bool {
-        let candidates = self.candidates.iter();
-        let mut parts = candidates.filter_map(|candidate| candidate.parts.as_ref());
-        parts.any(|texts| texts.iter().any(|text| !text.is_empty()))
+        let mut candidates = self.candidates.iter();
+        candidates.any(CandidateMutation::has_filled_text)
+    }
+}
+
+impl CandidateMutation {
+    /// Returns whether it has a text that is not empty.
+    pub fn has_filled_text(&self) -> bool {
+        self.parts.iter().flatten().any(|text| !text.is_empty())
+    }
+
+    /// Returns whether it changes a candidate without content, as hooks see it.
+    pub fn has_edit(&self) -> bool {
+        let empty = Self {
+            parts: self.parts.clone(),
+            ..Self::default()
+        };
+        self.has_filled_text() || *self != empty
     }
 }
 

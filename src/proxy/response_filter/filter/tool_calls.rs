@@ -8,7 +8,7 @@ use super::ResponseFilter;
 use crate::{
     config::AskMode,
     dialect::{CallDecision, DialectError, FunctionCall, ResponseDocument},
-    event::{BeforeTool, BeforeToolVerdict, EventDefinition, EventOrigin, Reason, mcp_context},
+    event::{BeforeTool, Decision, EventDefinition, EventOrigin, Reason, mcp_context},
     observe::recorder::ExchangeAction,
     policy::ChunkPosition,
     proxy::response_filter::refusal::Filtered,
@@ -96,22 +96,25 @@ impl ResponseFilter<'_> {
         .await
     }
 
-    /// Decides a complete call with the verdict of `BeforeTool`: keep, rewrite or refuse.
+    /// Decides a complete call with the output of `BeforeTool`: keep, rewrite or refuse.
     async fn decide_tool(&self, event: BeforeTool) -> ControlFlow<Reason, CallDecision> {
         let mut edited = event.clone();
         let (snapshot, scope) = (&self.context.snapshot, self.scope());
         let fired = snapshot.engine.fire(scope, event, EventOrigin::Derived);
-        let outcome = fired.await;
-        match outcome.verdict {
-            BeforeToolVerdict::Proceed => (),
-            BeforeToolVerdict::Ask(_) if snapshot.config.ask == AskMode::Allow => (),
-            BeforeToolVerdict::Ask(reason) | BeforeToolVerdict::Deny(reason) => {
+        let output = fired.await.output;
+        if let Some(reason) = output.stop() {
+            return Break(reason);
+        }
+        match output.decision {
+            Some(Decision::Allow) | None => (),
+            Some(Decision::Ask) if snapshot.config.ask == AskMode::Allow => (),
+            Some(Decision::Ask | Decision::Deny) => {
+                let reason = Reason::new(output.reason.as_deref());
                 return Continue(CallDecision::Refuse(reason.as_str().to_owned()));
             }
-            BeforeToolVerdict::Stop(reason) => return Break(reason),
         }
         let tool_input = edited.tool_input.clone();
-        edited.apply(&outcome.output);
+        edited.apply(&output);
         Continue(if edited.tool_input == tool_input {
             CallDecision::Keep
         } else {

@@ -19,23 +19,47 @@ use crate::dialect::{
 const LOGPROBS: &[&str] = &["logprobs"];
 
 /// Fields beside ids that hold no content of an answer: types, reasons for its end, ratings,
-/// padding, and settings of the request.
+/// errors, padding, ciphertext, measurements, names and versions of the service, and settings of
+/// the request.
 const FIELDS_WITHOUT_CONTENT: &[&str] = &[
+    "amazon-bedrock-guardrailAction",
     "blockReason",
     "block_reason",
+    "content_filter_raw",
+    "content_filter_result",
     "content_filter_results",
     "content_filters",
+    "encrypted_content",
+    "error",
     "expires_at",
+    "matched_stop",
+    "modelStatus",
+    "model_status",
+    "moderation_hit_type",
+    "native_finish_reason",
     "overwrittenThreshold",
     "overwritten_threshold",
     "p",
+    "padding",
+    "perf_metrics",
+    "plan_type",
     "prompt_filter_results",
+    "provider",
+    "reasoning_opaque",
     "safetyRatings",
     "safety_ratings",
     "search_context_size",
+    "service_tier",
+    "service_tier_used",
     "stop_reason",
     "stop_sequence",
+    "thought_signature",
+    "thought_signatures",
+    "token_type",
     "type",
+    "version",
+    "vertex_ai_safety_ratings",
+    "vertex_ai_safety_results",
 ];
 
 /// Acts on an object. The names are those of the fields that hold no text, or

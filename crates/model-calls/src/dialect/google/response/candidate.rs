@@ -130,8 +130,10 @@ impl CandidateDocument {
 
     /// Applies the edits of hooks. A field that they return as it was shown is left as it is.
     pub fn write(&mut self, mutation: &CandidateMutation) -> Result<()> {
+        // Hooks see an empty text where there is no part.
+        let has_text = self.parts().iter().any(|part| part.text.is_some());
         if let Some(texts) = &mutation.parts
-            && !(texts.is_empty() && self.parts().is_empty())
+            && (has_text || mutation.has_filled_text())
         {
             let parts = replace_texts(self.parts(), texts)?;
             self.set_parts(parts)?;

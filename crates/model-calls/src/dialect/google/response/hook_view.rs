@@ -38,16 +38,20 @@ impl ResponseDocument {
             || try_any(&self.candidates, has_content_beside_parts)?)
     }
 
-    /// Returns the stable form for hooks, which read the first candidate: an empty one if there is
-    /// none.
+    /// Returns the stable form for hooks, which read the first part of the first candidate: an
+    /// empty text if the response has no part.
     ///
     /// # Errors
     ///
     /// Fails if the response is ambiguous.
     pub fn read_for_hooks(&self) -> Result<LlmResponse> {
         let mut shown = self.read()?;
-        if shown.candidates.is_empty() {
-            shown.candidates.push(Candidate::default());
+        if !self.has_content() {
+            let count = shown.candidates.len().max(1);
+            shown.candidates.resize_with(count, Candidate::default);
+            for candidate in &mut shown.candidates {
+                candidate.content.parts.push(String::new());
+            }
         }
         Ok(shown)
     }
@@ -56,13 +60,8 @@ impl ResponseDocument {
     pub fn write(&mut self, mutation: &ResponseMutation) -> Result<Vec<IgnoredEdit>> {
         self.make_parsed()?;
         let mut ignored = Vec::new();
-        // Hooks see an empty candidate where there is none.
-        let shown = CandidateMutation {
-            parts: Some(Vec::new()),
-            ..CandidateMutation::default()
-        };
         let mut others = mutation.candidates.iter().skip(self.candidates.len());
-        if others.any(|other| *other != shown) {
+        if others.any(CandidateMutation::has_edit) {
             let reason = "llm_response: more candidates than there are";
             ignored.push(IgnoredEdit::Inapplicable(reason.to_owned()));
         }
@@ -123,6 +122,8 @@ mod tests {
             r#"{"promptFeedback":{"safetyRatings":[{"category":"A","probability":"LOW"}]}}"#,
             r#"{"labels":[[{"p":"abc"},{"x_groq":{"id":"req"}},{"stop_sequence":"END"}]]}"#,
             r#"{"labels":[[{"prompt_filter_results":[{"hate":{"severity":"safe"}}]}]]}"#,
+            r#"{"labels":[[{"error":{"message":"x"}},{"provider":"A","version":"latest"}]]}"#,
+            r#"{"modelStatus":{"modelStage":"STABLE"}}"#,
             r#"{"candidates":[{"citationMetadata":{}}],"responseId":"r","unknown":[""]}"#,
             r#"{"error":{"message":"x"},"unknown":"x"}"#,
         ] {

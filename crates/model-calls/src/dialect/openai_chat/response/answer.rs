@@ -29,6 +29,7 @@ const ANSWER_FIELDS: &[&str] = &[
     "content",
     "function_call",
     "images",
+    "name",
     "refusal",
     "role",
     "tool_calls",

@@ -104,10 +104,14 @@ fn visit_choices(
     act(answer, RESPONSE_FIELDS)
 }
 
-/// Visits the ratings of a content filter, by category.
+/// Visits the ratings of a content filter, by category. The error of a filter is no rating.
 fn visit_ratings(ratings: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     let (mut names, mut edited) = (Vec::new(), Vec::new());
-    for (name, rating) in ratings.fields().filter(|(_, json)| json.starts_with(b"{")) {
+    let is_rating = |name: &str, json: &[u8]| name != "error" && json.starts_with(b"{");
+    for (name, rating) in ratings
+        .fields()
+        .filter(|(name, json)| is_rating(name, json))
+    {
         let mut rating = Document::from_checked(rating)?;
         act(&mut rating, &["severity"])?;
         if rating.is_edited() {
