@@ -48,7 +48,10 @@ impl CheckArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let file = self.config.unwrap_or(self.file);
         let config = Config::load(&file, &Overrides::default(), &hook::registry())?;
-        print_notes(&config);
+        let notes = config_notes(&config);
+        for note in &notes {
+            print_error(note);
+        }
         print_hosted_tools(&config);
         print_token_bounds(&config);
         print_shadow_problems(&config);
@@ -74,7 +77,10 @@ impl CheckArgs {
                 }
             }
             for candidate in snapshots.iter().skip(1) {
-                print_notes(&candidate.config);
+                let more = config_notes(&candidate.config).into_iter();
+                for note in more.filter(|note| !notes.contains(note)) {
+                    print_error(&note);
+                }
             }
             if self.prove {
                 prove(snapshots, &resources).await?;
@@ -100,13 +106,12 @@ fn rollout_source(file: &Path, config: &Config) -> Result<Option<ConfigSource>, 
     Ok(Some(source))
 }
 
-/// Prints the warnings about a config, the limits of its policies and its guards without a proof.
-fn print_notes(config: &Config) {
-    for warning in hook::warnings(config) {
-        print_error(&format!("warning: {warning}"));
-    }
-    print_policy_notes(config);
-    print_unproven_guards(config);
+/// Returns the warnings about a config, the limits of its policies and its guards without a proof.
+fn config_notes(config: &Config) -> Vec<String> {
+    let warnings = hook::warnings(config).into_iter();
+    let warnings = warnings.map(|warning| format!("warning: {warning}"));
+    let notes = warnings.chain(policy_notes(config));
+    notes.chain(unproven_guards(config)).collect()
 }
 
 /// Returns whether hooks of several agents' families match tools, or the config names tools.
@@ -149,17 +154,17 @@ fn print_tool_names(names: &ToolNames) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the limits of the policies in use.
-fn print_policy_notes(config: &Config) {
+/// Returns the limits of the policies in use.
+fn policy_notes(config: &Config) -> Vec<String> {
     let hooks = config.enabled_hooks();
     let builtin: Vec<PolicySpec> = hooks.filter_map(HookSpec::as_policy).collect();
-    for spec in config.policies.iter().chain(&builtin) {
-        let unseen = policy::find(&spec.policy).map_or("", |kind| kind.unseen);
-        if !unseen.is_empty() {
-            let (span, label) = (&spec.span, spec.label());
-            print_error(&format!("note: {span}: policy `{label}`: {unseen}"));
-        }
-    }
+    let policies = config.policies.iter().chain(&builtin);
+    let notes = policies.filter_map(|spec| {
+        let unseen = policy::find(&spec.policy)?.unseen;
+        let (span, label) = (&spec.span, spec.label());
+        (!unseen.is_empty()).then(|| format!("note: {span}: policy `{label}`: {unseen}"))
+    });
+    notes.collect()
 }
 
 /// Prints that hooks on tools do not run for tools that a model API runs, if there are such hooks.
@@ -247,12 +252,12 @@ async fn prove(snapshots: Vec<Snapshot>, resources: &AppResources) -> Result<(),
     Ok(())
 }
 
-/// Prints the guards that fail closed and have no proof.
-fn print_unproven_guards(config: &Config) {
-    for (event, hook) in config.guards_without_proof() {
+/// Returns warnings about the guards that fail closed and have no proof.
+fn unproven_guards(config: &Config) -> impl Iterator<Item = String> {
+    config.guards_without_proof().map(|(event, hook)| {
         let (span, label) = (&hook.span, hook.label());
-        print_error(&format!(
+        format!(
             "warning: {span}: hook `{label}` on {event} fails closed and has no `must_deny` or `must_mask`: nothing proves that it works (docs/proof.md)"
-        ));
-    }
+        )
+    })
 }

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     audit_log::{AuditRecord, PromotionKind, PromotionRecord},
     config::{Config, PolicyLayer},
+    hook,
     mutex::Mutex,
     observe::ReloadOutcome,
 };
@@ -64,7 +65,7 @@ impl App {
         resources: AppResources,
         source: ConfigSource,
     ) -> Result<Self, BuildError> {
-        revisions::log_warnings(&config);
+        revisions::log_warnings(&hook::warnings(&config));
         Box::pin(Self::build(config, resources, Some(source))).await
     }
 
@@ -328,7 +329,7 @@ impl App {
         previous.proofs.stop();
         self.resources.follow_config(&applied.config);
         revisions::log_removed_guards(&previous.config, &applied.config);
-        revisions::log_warnings(&applied.config);
+        revisions::log_warnings(&hook::warnings(&applied.config));
         tracing::info!(config.version = applied.config.version, "config reloaded");
         self.reloads.revisions.lock().add(applied);
         self.record_outcome(ReloadOutcome::Applied);

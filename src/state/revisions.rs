@@ -7,9 +7,8 @@ use thiserror::Error;
 
 use super::{config_source::SourceError, revision_store::RevisionError, snapshot::BuildError};
 use crate::{
-    config::{Config, ConfigError, PolicyLayer},
+    config::{Config, ConfigError, PolicyLayer, Problem},
     event::EventName,
-    hook,
 };
 
 /// Revisions that are kept, the current one included.
@@ -172,8 +171,8 @@ impl From<RevisionError> for ReloadError {
 }
 
 /// Logs warnings about settings that are valid but probably not intended.
-pub(super) fn log_warnings(config: &Config) {
-    for problem in hook::warnings(config) {
+pub(super) fn log_warnings(problems: &[Problem]) {
+    for problem in problems {
         tracing::warn!(problem = problem.to_string(), "config warning");
     }
 }

@@ -72,11 +72,21 @@ impl Snapshot {
         [Some(self), self.active_candidate()].into_iter().flatten()
     }
 
-    /// Returns the warnings about this config and about the one that is rolled out.
+    /// Returns the warnings about this config and about the one that is rolled out, each once.
     pub fn warnings(&self) -> Vec<Problem> {
-        self.arms()
-            .flat_map(|snapshot| hook::warnings(&snapshot.config))
-            .collect()
+        let mut warnings = hook::warnings(&self.config);
+        if let Some(candidate) = self.active_candidate() {
+            warnings.extend(self.warnings_of_candidate(candidate));
+        }
+        warnings
+    }
+
+    /// Returns the warnings about the config that is rolled out which are not also about this one.
+    fn warnings_of_candidate(&self, candidate: &Self) -> Vec<Problem> {
+        let known = hook::warnings(&self.config);
+        let mut warnings = hook::warnings(&candidate.config);
+        warnings.retain(|warning| !known.contains(warning));
+        warnings
     }
 
     /// Returns the result of each guard's last proof: those of this config, and of the one that is
@@ -139,8 +149,8 @@ impl Snapshot {
             && !source.is_promoted(&snapshot.config.version)
             && let Some(candidate) = snapshot.build_candidate(source, resources)?
         {
-            log_warnings(&candidate.config);
             candidate.prove(resources).await?;
+            log_warnings(&snapshot.warnings_of_candidate(&candidate));
             snapshot.add_candidate(candidate, source, resources, previous);
         }
         Ok(snapshot)

@@ -87,7 +87,7 @@ impl CommandTransport {
             let shell = &self.task.shell;
             let slots = &shell.deps.slots;
             let slot = if call.is_proof {
-                slots.acquire_at_once()
+                slots.acquire_for_proof().await
             } else {
                 slots.acquire().await?
             };

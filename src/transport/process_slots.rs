@@ -1,6 +1,6 @@
 //! Limit on concurrent hook processes, shared by all configs. Calls have priority;
-//! idle prewarmed processes use free slots and yield them to waiting calls. Proofs wait
-//! for none.
+//! idle prewarmed processes use free slots and yield them to waiting calls. Proofs do not wait
+//! for calls: they use a few slots beyond the limit.
 
 use std::sync::Arc;
 
@@ -10,6 +10,9 @@ use tokio::{
 };
 
 use super::error::TransportError;
+
+/// Maximum number of slots in use beyond the limit at which a proof takes no further one.
+const MAX_EXCESS_SLOTS: usize = 8;
 
 /// Slots for hook processes. There are none until [`Self::resize`].
 #[derive(Debug)]
@@ -81,13 +84,27 @@ impl ProcessSlots {
         self.next().await
     }
 
-    /// Returns a slot for a proof, without waiting: if none is free, one beyond the limit.
-    pub(super) fn acquire_at_once(self: &Arc<Self>) -> SlotPermit {
-        match self.free.try_acquire() {
-            Ok(permit) => permit.forget(),
-            Err(_) => self.demand.send_modify(|demand| demand.excess += 1),
+    /// Returns a slot for a proof: if none is free, one beyond the limit, once fewer than
+    /// [`MAX_EXCESS_SLOTS`] are in use.
+    pub(super) async fn acquire_for_proof(self: &Arc<Self>) -> SlotPermit {
+        let is_available = |demand: &SlotDemand| demand.excess < MAX_EXCESS_SLOTS;
+        let mut demands = self.demand.subscribe();
+        loop {
+            if let Ok(permit) = self.free.try_acquire() {
+                permit.forget();
+                return self.occupy();
+            }
+            let is_beyond = self.demand.send_if_modified(|demand| {
+                let is_available = is_available(demand);
+                demand.excess += usize::from(is_available);
+                is_available
+            });
+            if is_beyond {
+                return self.occupy();
+            }
+            // The sender lives as long as the slots.
+            demands.wait_for(is_available).await.ok();
         }
-        self.occupy()
     }
 
     /// Waits for a slot for an idle process that no call waits for.
@@ -139,12 +156,13 @@ impl Drop for SlotPermit {
     fn drop(&mut self) {
         self.slots.demand.send_if_modified(|demand| {
             demand.yielding -= usize::from(self.is_yielding);
-            if demand.excess > 0 {
-                demand.excess -= 1;
-            } else {
+            if demand.excess == 0 {
                 self.slots.free.add_permits(1);
+                return false;
             }
-            false
+            demand.excess -= 1;
+            // Proofs may wait for this.
+            demand.excess + 1 == MAX_EXCESS_SLOTS
         });
     }
 }
@@ -248,13 +266,29 @@ mod tests {
         let mut call = Box::pin(slots.acquire());
         assert!(call.as_mut().now_or_never().is_none());
 
-        let proof = slots.acquire_at_once();
+        let proof = slots.acquire_for_proof().await;
         drop(held);
         assert!(call.as_mut().now_or_never().is_none(), "one is in excess");
         drop(proof);
 
         let _one = call.await.unwrap();
         assert!(slots.acquire().now_or_never().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_proof_waits_for_a_slot_beyond_the_limit() {
+        let slots = slots(1);
+        let _held = slots.acquire().await.unwrap();
+        let mut proofs = Vec::new();
+        for _ in 0..MAX_EXCESS_SLOTS {
+            proofs.push(slots.acquire_for_proof().await);
+        }
+        let mut waiting = Box::pin(slots.acquire_for_proof());
+        assert!(waiting.as_mut().now_or_never().is_none());
+
+        drop(proofs.pop());
+
+        assert!(waiting.as_mut().now_or_never().is_some());
     }
 
     #[tokio::test]

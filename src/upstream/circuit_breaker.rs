@@ -1,18 +1,11 @@
 //! Circuit breaker of an upstream address.
 
-use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
+use std::{collections::VecDeque, mem, sync::Arc};
 
 use tokio::time::Instant;
 
 use super::error::UpstreamError;
 use crate::{config::CircuitSettings, mutex::Mutex, observe::Metrics};
-
-/// Reason of a connection that broke.
-pub(super) const BROKEN: &str = "broken";
-
-/// Time in which calls that were under way at a failure may break without another one: over HTTP/2
-/// they share a connection.
-const SHARED_FAILURE_TIME: Duration = Duration::from_secs(1);
 
 /// Counts failures of one address and rejects calls after too many in a row.
 #[derive(Debug)]
@@ -41,7 +34,6 @@ pub(super) struct CallGuard {
     circuit_breaker: Arc<CircuitBreaker>,
     /// True if the call tests whether upstream has recovered, until its outcome is recorded.
     is_probe: bool,
-    started: Instant,
 }
 
 impl CircuitBreaker {
@@ -77,7 +69,6 @@ impl CircuitBreaker {
         Ok(CallGuard {
             circuit_breaker: Arc::clone(self),
             is_probe,
-            started: now,
         })
     }
 
@@ -123,11 +114,6 @@ impl CallGuard {
         let mut state = circuit.state.lock();
         match &mut *state {
             CircuitState::Closed(failures) => {
-                let is_shared =
-                    |last: &Instant| self.started < *last && now - *last < SHARED_FAILURE_TIME;
-                if reason == BROKEN && failures.back().is_some_and(is_shared) {
-                    return;
-                }
                 failures.push_back(now);
                 failures.retain(|failure| now - *failure <= circuit.settings.within);
                 if failures.len() < circuit.settings.failures {
@@ -153,6 +139,8 @@ impl Drop for CallGuard {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::time::{advance, pause};
 
     use super::*;
@@ -210,24 +198,6 @@ mod tests {
         fail(&circuit, 2);
 
         assert!(!circuit.is_open());
-    }
-
-    #[tokio::test]
-    async fn calls_that_break_together_count_as_one_failure() {
-        pause();
-        let circuit = circuit();
-        let calls = [(); 4].map(|()| circuit.start_call().unwrap());
-        advance(Duration::from_millis(1)).await;
-
-        for call in calls {
-            call.record_failure(BROKEN);
-        }
-        assert!(!circuit.is_open());
-
-        for _ in 0..2 {
-            circuit.start_call().unwrap().record_failure(BROKEN);
-        }
-        assert!(circuit.is_open(), "later calls count");
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use http::{
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
-    circuit_breaker::{BROKEN, CallGuard, CircuitBreaker},
+    circuit_breaker::{CallGuard, CircuitBreaker},
     error::UpstreamError,
     headers::fits_http2,
     key_mask::KeyMask,
@@ -186,7 +186,7 @@ fn record_error(
     if error.is_connect() {
         call.record_failure("connect");
     } else if completed.is_some() && !error.is_body_rejected() {
-        call.record_failure(BROKEN);
+        call.record_failure("broken");
     }
     UpstreamError::Unreachable(error)
 }

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -127,6 +128,28 @@ async fn the_circuit_breaker_opens_and_allows_one_probe() {
             .await
         );
     }
+}
+
+#[tokio::test]
+async fn calls_that_break_at_the_same_time_open_the_circuit() {
+    let upstream = Upstream::raw(|_, socket| async move {
+        sleep(Duration::from_millis(500)).await;
+        drop(socket);
+    })
+    .await;
+    let circuit = "circuit: { failures: 3, within: 30s, open: 30s }";
+    let gate = start_gateway(&upstream, upstream.addr, circuit, "").await;
+    let broken = join_all((0..3).map(|_| call(&gate))).await;
+
+    let answer = call(&gate).await;
+
+    for answer in broken {
+        assert_refused(&answer, 503, "UPSTREAM_UNREACHABLE");
+        assert_eq!(answer.header("retry-after"), "");
+    }
+    assert_refused(&answer, 503, "UPSTREAM_UNREACHABLE");
+    assert_ne!(answer.header("retry-after"), "");
+    assert_eq!(upstream.requests().len(), 3);
 }
 
 #[tokio::test]

@@ -124,6 +124,12 @@ impl Loader {
             let message = "the timeout is never reached: `proof.total_timeout` is shorter";
             self.warning("/proof/timeout", message);
         }
+        let timeouts = &config.timeouts;
+        let uses_http2 = config.upstreams.iter().any(|(_, upstream)| upstream.http2);
+        if uses_http2 && timeouts.first_byte <= timeouts.upstream_connect {
+            let message = "calls that get no connection over HTTP/2 do not open the circuit breaker: `timeouts.upstream_connect` is not shorter";
+            self.warning("/timeouts/first_byte", message);
+        }
     }
 
     /// Warns of settings that others leave without an effect.

@@ -96,7 +96,7 @@ async fn lose_calls(socket: TcpStream, count: watch::Sender<usize>) {
 }
 
 #[tokio::test]
-async fn calls_on_a_lost_connection_do_not_open_the_circuit() {
+async fn calls_on_a_lost_connection_open_the_circuit() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -116,7 +116,8 @@ async fn calls_on_a_lost_connection_do_not_open_the_circuit() {
     }
     let failures = r#"hookgate_upstream_failures_total{upstream="gemini",reason="broken"} 4"#;
     assert!(has_metric(&gate, failures).await);
-    assert!(has_metric(&gate, CLOSED).await);
+    let open = r#"hookgate_circuit_breaker_open{upstream="gemini"} 1"#;
+    assert!(has_metric(&gate, open).await);
 }
 
 /// Accepts one stream at a time, and does not end its response.

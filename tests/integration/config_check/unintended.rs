@@ -270,6 +270,24 @@ fn a_folder_of_recordings_that_is_none_is_refused() {
 }
 
 #[test]
+fn a_first_byte_timeout_that_ends_before_a_connection_over_http2_is_a_warning() {
+    let expected = "warning: hookgate.yaml:2:25: calls that get no connection over HTTP/2 do not \
+                    open the circuit breaker: `timeouts.upstream_connect` is not shorter\n";
+    for (http2, first_byte, expected) in
+        [(true, "5s", expected), (true, "6s", ""), (false, "5s", "")]
+    {
+        let config = format!(
+            "upstreams: {{ gemini: {{ url: https://a.example, http2: {http2} }} }}\n\
+             timeouts: {{ first_byte: {first_byte} }}\n"
+        );
+
+        let (code, _, stderr) = check(&config);
+
+        assert_eq!((code, &*stderr), (0, expected), "{http2} {first_byte}");
+    }
+}
+
+#[test]
 fn a_base_url_with_a_version_is_a_warning() {
     let found = |api: &str, path: &str| {
         let url = format!("https://a.example{path}");

@@ -1,6 +1,6 @@
 //! Proofs while calls use all hook processes, or the process of a worker.
 
-use std::fs;
+use std::{fs, pin::pin};
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -50,6 +50,48 @@ async fn a_guard_is_proven_while_slow_hooks_use_all_processes() {
 
     assert_eq!(reloaded.status, 200, "{}", reloaded.text());
     assert_eq!(started(), 2, "other calls still wait for a slot");
+}
+
+#[tokio::test]
+async fn proofs_that_time_out_have_at_most_eight_processes_beyond_the_limit() {
+    let cases = (0..20).map(|number| {
+        format!(
+            "{{ tool_call: {{ name: run_shell_command, args: {{ command: rm -rf /{number} }} }} }}"
+        )
+    });
+    let cases: Vec<String> = cases.collect();
+    let slow = "limits: { hook_processes: 2 }\nhooks:\n  BeforeTool:\n    \
+         - matcher: ^slow$\n      hooks: [{ name: slow, command: sleep 30 }]\n";
+    // A process that ignores SIGTERM lives for two seconds more.
+    let guarded = format!(
+        "{slow}    - matcher: ^run_shell_command$\n      hooks: [{{ name: shell, \
+         command: \"trap '' TERM; sleep 30\", timeout: 100, must_deny: [{}] }}]\n",
+        cases.join(", ")
+    );
+    let gateway = ProofGateway::start(slow, &[]).await;
+    let event = json!({ "hook_event_name": "BeforeTool", "tool_name": "slow", "tool_input": {} });
+
+    let calls = join_all((0..2).map(|_| gateway.agent.report(&event, "")));
+    let reload = async {
+        gateway.wait_for_metric("hookgate_hook_processes 2").await;
+        gateway.write_config(&guarded);
+        let mut reload = pin!(gateway.operator.post("/reload", ""));
+        let mut max_processes = 0;
+        loop {
+            let processes = gateway.operator.metric("hookgate_hook_processes");
+            tokio::select! {
+                reloaded = &mut reload => return (reloaded, max_processes),
+                processes = processes => max_processes = max_processes.max(processes),
+            }
+        }
+    };
+    let (reloaded, max_processes) = tokio::select! {
+        _ = calls => panic!("a slow hook has ended"),
+        result = reload => result,
+    };
+
+    assert_eq!(reloaded.status, 400, "{}", reloaded.text());
+    assert!((3..=10).contains(&max_processes), "{max_processes}");
 }
 
 #[tokio::test]

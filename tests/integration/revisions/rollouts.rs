@@ -879,6 +879,29 @@ async fn warnings_of_a_rollout_are_reported() {
     assert!(is_logged, "{log}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_warning_about_both_configs_of_a_rollout_is_reported_once() {
+    let next = "upstreams: { gemini: { url: \"http://127.0.0.1:1\" } }\ndenials: error\n";
+    let folder = rollout_folder("next.yaml", &[("next.yaml", next)]);
+    let file = folder.path().join("hookgate.yaml");
+    let config = fs::read_to_string(&file).unwrap();
+    let hash = "a".repeat(64);
+    let auth = format!("auth: {{ keys: [{{ name: a, sha256: {hash}, models: [models/m] }}] }}\n");
+    fs::write(&file, config + &auth).unwrap();
+    let count = |text: &str| text.matches("matches no model of Google's APIs").count();
+
+    let (code, _, checked) = run(&["check", "hookgate.yaml"], folder.path());
+    let mut served = ServerProcess::folder(folder.path());
+    served.addr();
+    let page = Agent::at(served.operators()).get("/config").await.json();
+    served.terminate();
+    let (_, log) = served.ended(TEST_TIMEOUT);
+
+    assert_eq!((code, count(&checked)), (0, 1), "{checked}");
+    assert_eq!(count(&page["warnings"].to_string()), 1, "{page:#}");
+    assert_eq!(count(&log), 1, "{log}");
+}
+
 #[test]
 fn a_rollout_whose_workers_leave_no_process_slot_is_refused() {
     let worker = |name: &str, slots: usize| {
