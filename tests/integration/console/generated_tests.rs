@@ -170,8 +170,8 @@ async fn a_text_that_its_indentation_makes_too_large_is_not_shown() {
     let upstream = Upstream::mock().await;
     let config = format!("{CONTENT}policies: [{{ policy: prompt_guard, deny: [aurora] }}]\n");
     let gateway = gateway_with_file(&upstream, &config).await;
-    let numbers = format!("[{}0]", "0,".repeat(120_000));
-    let nested = (0..40).fold(numbers, |inner, _| format!("[{inner}]"));
+    let numbers = format!("[{}0]", "0,".repeat(240_000));
+    let nested = (0..20).fold(numbers, |inner, _| format!("[{inner}]"));
     let body = prompt("aurora").to_string();
     let body = body.replacen('{', &format!("{{\"labels\":{{\"n\":{nested}}},"), 1);
 
