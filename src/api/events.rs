@@ -34,9 +34,7 @@ use crate::{
     auth::CallerInFlightGuard,
     dialect,
     error::{ApiError, ErrorReason},
-    event::{
-        Action, Caller, Context, EventKind, EventName, EventOrigin, EventVisitor, HookOutput, Trace,
-    },
+    event::{Action, Caller, Context, EventKind, EventName, EventOrigin, EventVisitor, HookOutput},
     hook::{EventOutcome, EventScope},
     middleware::{
         Authenticated, InFlightGuard, RequestId, reserve_memory, split_session, trace_context,
@@ -103,11 +101,7 @@ pub(super) async fn report_event(
     apply_session_prefix(head.uri.path(), &mut fields)?;
     let name = event_name(&fields)?;
     let snapshot = assigned_snapshot(snapshot, &identity, &fields);
-    let context = Context {
-        request_id: RequestId::from_extensions(&head.extensions).to_string(),
-        trace: trace_context(snapshot.audit.as_deref(), &head.headers),
-        ..context(&fields, identity.caller(), &snapshot)?
-    };
+    let context = context(&head, &fields, identity.caller(), &snapshot)?;
     let recorder = snapshot.event_recorder(&context);
     let named = context.session_named.then(|| session_key(&context));
     let sessions = Arc::clone(&snapshot.sessions);
@@ -170,10 +164,7 @@ impl EventVisitor for ReportedEvent {
         if let Some(problem) = event.invalid_subject() {
             return Err(bad_event(problem));
         }
-        let explain = self.is_explained.then(|| ExplainInput {
-            session: self.context.session_id.clone(),
-            event: event.clone(),
-        });
+        let explained = self.is_explained.then(|| event.clone());
         let (snapshot, context, recorder) = (self.snapshot, self.context, self.recorder);
         Ok(Box::pin(async move {
             let scope = EventScope::new(&context, &recorder);
@@ -184,7 +175,7 @@ impl EventVisitor for ReportedEvent {
             if E::NAME == EventName::SessionEnd {
                 snapshot.remove_transcript(&session_key(&context)).await;
             }
-            to_response(outcome, explain)
+            to_response(outcome, explained, &context.session_id)
         }))
     }
 }
@@ -203,24 +194,19 @@ fn check_objects<E: EventKind>(reported: &Value, event: &E) -> Result<(), ApiErr
     }
 }
 
-/// Parts of a reported event that its explanation needs.
-struct ExplainInput<E> {
-    session: String,
-    event: E,
-}
-
-/// Returns the output as a hook prints it, with an explanation if asked for.
+/// Returns the output as a hook prints it, with an explanation of an event that is `explained`.
 fn to_response<E: EventKind>(
     outcome: EventOutcome<E::Verdict>,
-    explain: Option<ExplainInput<E>>,
+    explained: Option<E>,
+    session: &str,
 ) -> Value {
     let mut output = outcome.output;
     output.deny_masked_result();
     let action = E::action(&output);
-    let arguments = explain
+    let arguments = explained
         .as_ref()
         .filter(|_| matches!(action, Action::Proceed | Action::Ask))
-        .and_then(|input| edited_arguments(input.event.clone(), &output));
+        .and_then(|event| edited_arguments(event.clone(), &output));
     let added = output.plain_context().filter(|_| action == Action::Proceed);
     let specific = &mut output.hook_specific_output;
     if let Some(added) = added {
@@ -229,11 +215,11 @@ fn to_response<E: EventKind>(
     if !specific.is_empty() {
         specific.insert("hookEventName".to_owned(), json!(E::NAME));
     }
-    let hookgate = explain.map(|input| Explanation {
+    let hookgate = explained.map(|_event| Explanation {
         verdict: action.as_str(),
         hooks: outcome.runs.into_iter().map(HookReport::from).collect(),
         diagnostics: outcome.diagnostics.into_iter().map(Into::into).collect(),
-        session: input.session,
+        session: session.to_owned(),
         context: output.rendered_context(),
         arguments,
     });
@@ -316,6 +302,7 @@ fn event_name(fields: &Map<String, Value>) -> Result<EventName, ApiError> {
 
 /// Reads the base fields and fills in those that are absent. An empty session is absent.
 fn context(
+    head: &Parts,
     fields: &Map<String, Value>,
     caller: Caller,
     snapshot: &Snapshot,
@@ -330,7 +317,7 @@ fn context(
     }
     let hook_directory = || snapshot.config.hook_directory.display().to_string();
     Ok(Context {
-        request_id: String::new(),
+        request_id: RequestId::from_extensions(&head.extensions).to_string(),
         session_named,
         session_id,
         transcript_path: text("transcript_path")?.unwrap_or_default(),
@@ -341,7 +328,7 @@ fn context(
         call: None,
         // One that is no text is absent.
         sub_agent: text("agent_id").unwrap_or_default(),
-        trace: Trace::default(),
+        trace: trace_context(snapshot.audit.as_deref(), &head.headers),
     })
 }
 
