@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use super::{claude_form, codex, tool_result};
-use crate::event::{EventAlias, EventName, Reason, SubjectKind};
+use crate::event::{EventAlias, EventName, Reason, SubjectKind, mcp_context};
 
 /// An agent whose hook inputs are translated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,6 +118,7 @@ impl AgentReport {
             EventName::BeforeTool => json!({
                 "tool_name": text("tool_name"),
                 "tool_input": self.tool_input(),
+                "mcp_context": text("tool_name").and_then(mcp_context),
             }),
             EventName::AfterTool => {
                 let result = self.input.get("tool_response").unwrap_or(&Value::Null);
@@ -126,6 +127,7 @@ impl AgentReport {
                     "tool_name": text("tool_name"),
                     "tool_input": self.tool_input(),
                     "tool_response": { "llmContent": result, "returnDisplay": result },
+                    "mcp_context": text("tool_name").and_then(mcp_context),
                 })
             }
             EventName::BeforeAgent => json!({ "prompt": text("prompt") }),

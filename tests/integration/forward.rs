@@ -218,6 +218,35 @@ async fn the_beginning_of_an_answer_that_is_not_hookgates_is_named() {
     assert!(stderr.len() < 500, "{stderr}");
 }
 
+#[tokio::test]
+async fn hooks_see_the_mcp_server_of_a_reported_tool() {
+    let upstream = Upstream::mock().await;
+    let seen = |name| hook::command(name, &format!("cat > {name}.json"));
+    let hooks = [("BeforeTool", seen("call")), ("AfterTool", seen("result"))];
+    let gate = TestGateway::start(&upstream, &hook::config(&hooks)).await;
+    let github = json!({ "server_name": "github", "tool_name": "search_issues" });
+    for protocol in ["claude", "codex"] {
+        for (tool, context) in [
+            ("mcp__github__search_issues", &github),
+            ("Bash", &Value::Null),
+        ] {
+            let mut call = bash("ls");
+            call["tool_name"] = json!(tool);
+
+            output(&gate, protocol, &call).await;
+            output(&gate, protocol, &ran(tool, &json!("ok"))).await;
+
+            for file in ["call.json", "result.json"] {
+                assert_eq!(
+                    &gate.json(file)["mcp_context"],
+                    context,
+                    "{protocol}: {file}"
+                );
+            }
+        }
+    }
+}
+
 /// Output of `forward` for an agent with this hook protocol.
 async fn output(gate: &TestGateway, protocol: &str, event: &Value) -> Value {
     let url = format!("http://{}", gate.agents);
