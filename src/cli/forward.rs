@@ -11,7 +11,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::{
@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     auth,
+    middleware::RequestId,
     protocol::{AgentReport, ReportingAgent},
     service_client::{client_builder, error_message, read_body, root_cause},
 };
@@ -42,6 +43,9 @@ const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 
 /// The exit code with which a hook denies without output.
 const EXIT_BLOCK: u8 = 2;
+
+/// Reason of a failure: another server responds in the place of the gateway.
+const FOREIGN_RESPONSE: &str = "sent a response that is not that of hookgate";
 
 /// Command-line arguments of `forward`.
 #[derive(Debug, Args)]
@@ -134,36 +138,41 @@ impl ForwardArgs {
     }
 
     fn forward(&self) -> Result<(), Failure> {
-        let mut event = Vec::new();
-        io::stdin().lock().read_to_end(&mut event)?;
+        let mut input = Vec::new();
+        io::stdin().lock().read_to_end(&mut input)?;
         let agent = self.protocol.agent();
-        let report = agent.map(|agent| AgentReport::read(agent, &event));
-        let report = report.transpose();
-        let report = report.map_err(Failure::of)?;
+        let report = agent.map(|agent| AgentReport::read(agent, &input));
+        let report = report.transpose().map_err(Failure::of)?;
         let event = match &report {
             Some(report) => report.event().to_string().into_bytes(),
-            None => event,
+            None => input,
         };
-        block_on(async {
-            let (status, answer) = self.ask(event).await?;
-            match status {
-                StatusCode::OK => {
-                    let answer: Value = serde_json::from_slice(&answer).map_err(|_| {
-                        Failure::Failed("the gateway sent an unreadable response".to_owned())
-                    })?;
-                    let output = match &report {
-                        Some(report) => report.output(&answer),
-                        None => gemini_output(answer, self.protocol),
-                    };
-                    Ok(print(&output.to_string())?)
-                }
-                // The hooks of this event run later, and their output is not used.
-                StatusCode::ACCEPTED => Ok(()),
-                other => {
-                    let hint = "`--key-file` names a file with the caller's key";
-                    Err(Failure::Failed(error_message(other, &answer, hint)))
-                }
+        let (status, answer) = block_on(self.ask(event))?;
+        match status {
+            StatusCode::OK => {
+                let output = self.output(&answer, report.as_ref())?;
+                Ok(print(&output.to_string())?)
             }
+            // The hooks of this event run later, and their output is not used.
+            StatusCode::ACCEPTED => Ok(()),
+            other => {
+                let hint = "`--key-file` names a file with the caller's key";
+                Err(Failure::Failed(error_message(other, &answer, hint)))
+            }
+        }
+    }
+
+    /// Returns the hook output for the agent. `answer` is that of the events endpoint with its
+    /// explanation.
+    fn output(&self, answer: &[u8], report: Option<&AgentReport>) -> Result<Value, Failure> {
+        let mut answer: Map<String, Value> = serde_json::from_slice(answer).unwrap_or_default();
+        let Some(Value::Object(explanation)) = answer.shift_remove("hookgate") else {
+            return Err(self.failed(FOREIGN_RESPONSE));
+        };
+        let arguments = explanation.get("arguments");
+        Ok(match report {
+            Some(report) => report.output(answer, arguments),
+            None => gemini_output(answer, arguments, self.protocol),
         })
     }
 
@@ -197,6 +206,10 @@ impl ForwardArgs {
         if status.is_redirection() {
             return Err(self.failed("responded with a redirect"));
         }
+        let is_identified = response.headers().contains_key(RequestId::HEADER);
+        if status == StatusCode::ACCEPTED && !is_identified {
+            return Err(self.failed(FOREIGN_RESPONSE));
+        }
         let body = read_body(response, MAX_RESPONSE_BYTES).await;
         let body = body.map_err(failure)?;
         let body = body.ok_or_else(|| self.failed("sent a response that is too large"))?;
@@ -220,14 +233,18 @@ impl ForwardArgs {
     }
 }
 
-/// Returns the hook output for gemini-cli or one of its forks. `answer` is that of the events
-/// endpoint with its explanation.
-fn gemini_output(mut answer: Value, form: ReportForm) -> Value {
+/// Returns the hook output for gemini-cli or one of its forks. `arguments` are those of an edited
+/// call.
+fn gemini_output(
+    mut answer: Map<String, Value>,
+    arguments: Option<&Value>,
+    form: ReportForm,
+) -> Value {
     // Some of these agents merge `tool_input` into the arguments, and others replace them by it.
-    let arguments = answer.pointer_mut("/hookgate/arguments").map(Value::take);
-    let edited = answer.pointer_mut("/hookSpecificOutput/tool_input");
+    let specific = answer.get_mut("hookSpecificOutput");
+    let edited = specific.and_then(|specific| specific.get_mut("tool_input"));
     if let (Some(edited), Some(arguments)) = (edited, arguments) {
-        *edited = arguments;
+        edited.clone_from(arguments);
     }
     // The forks run a call about which gemini-cli asks.
     if form != ReportForm::Gemini
@@ -236,8 +253,5 @@ fn gemini_output(mut answer: Value, form: ReportForm) -> Value {
     {
         *decision = json!("deny");
     }
-    if let Some(fields) = answer.as_object_mut() {
-        fields.shift_remove("hookgate");
-    }
-    answer
+    Value::Object(answer)
 }

@@ -219,6 +219,32 @@ async fn the_beginning_of_an_answer_that_is_not_hookgates_is_named() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_not_hookgates_is_a_failure() {
+    for (status, body) in [
+        (200, "{}"),
+        (200, r#"{"status":"ok"}"#),
+        (200, r#"{"hookgate":true}"#),
+        (200, "[]"),
+        (200, "null"),
+        (200, "<h1>ok</h1>"),
+        (202, "{}"),
+    ] {
+        let other = Upstream::with(move |_| respond(status, "application/json", body)).await;
+        let url = format!("http://{}", other.addr);
+
+        for (mode, code) in [("open", 1), ("closed", 2)] {
+            let output = forward(&url, &["--on-failure", mode], &shell("ls")).await;
+
+            assert_eq!(output.status.code(), Some(code), "{status} {body}");
+            assert!(output.stdout.is_empty(), "{status} {body}");
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            let cause = "sent a response that is not that of hookgate";
+            assert!(stderr.contains(cause), "{status} {body}: {stderr}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn hooks_see_the_mcp_server_of_a_reported_tool() {
     let upstream = Upstream::mock().await;
     let seen = |name| hook::command(name, &format!("cat > {name}.json"));
