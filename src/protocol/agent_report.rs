@@ -5,6 +5,7 @@
 //! <https://developers.openai.com/codex/hooks>.
 
 use serde_json::{Map, Value, json};
+use strict_json::{JsonError, Names};
 use thiserror::Error;
 
 use super::{claude_form, codex, tool_result};
@@ -35,6 +36,9 @@ pub enum ReportError {
     /// The input is not a JSON object with a `hook_event_name`.
     #[error("the input is not a hook input: a JSON object with `hook_event_name`")]
     NotAnInput,
+    /// An object of the input has a key twice.
+    #[error("the input is ambiguous: `{0}` is given twice")]
+    DuplicateKey(String),
     /// The agent or the gateway has no such event.
     #[error(
         "`{name}` is not an event of {} that a gateway has hooks for; these are {}",
@@ -80,8 +84,12 @@ impl AgentReport {
     ///
     /// # Errors
     ///
-    /// If it is not one, or its event has no counterpart.
+    /// If it is not one, has a key twice, or its event has no counterpart.
     pub fn read(agent: ReportingAgent, input: &[u8]) -> Result<Self, ReportError> {
+        // Only keys matter: a result may be nested deeper than the check allows.
+        if let Err(JsonError::DuplicateKey(key)) = strict_json::check(input, Names::Free) {
+            return Err(ReportError::DuplicateKey(key));
+        }
         let Ok(Value::Object(input)) = serde_json::from_slice(input) else {
             return Err(ReportError::NotAnInput);
         };

@@ -17,9 +17,13 @@ use crate::{
 
 /// Runs `forward` as an agent runs a hook.
 async fn forward(url: &str, more: &[&str], event: &Value) -> Output {
+    forward_text(url, more, event.to_string()).await
+}
+
+/// Runs `forward` with this text as input.
+async fn forward_text(url: &str, more: &[&str], event: String) -> Output {
     let mut command = hookgate(&["forward", "--url", url]);
     command.args(more);
-    let event = event.to_string();
     let wait = move || {
         let mut child = command
             .stdin(Stdio::piped())
@@ -241,6 +245,25 @@ async fn an_answer_that_is_not_hookgates_is_a_failure() {
             let cause = "sent a response that is not that of hookgate";
             assert!(stderr.contains(cause), "{status} {body}: {stderr}");
         }
+    }
+}
+
+#[tokio::test]
+async fn an_input_with_a_key_twice_is_a_failure() {
+    let gate = gate().await;
+    let url = format!("http://{}", gate.agents);
+    let tool_input = r#"{"command":"rm -rf /","command":"ls"}"#;
+    let event = format!(
+        r#"{{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{tool_input}}}"#
+    );
+    for protocol in ["claude", "codex"] {
+        let closed = ["--protocol", protocol, "--on-failure", "closed"];
+        let output = forward_text(&url, &closed, event.clone()).await;
+
+        assert_eq!(output.status.code(), Some(2), "{protocol}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let expected = "hookgate: the input is ambiguous: `command` is given twice\n";
+        assert_eq!(stderr, expected, "{protocol}");
     }
 }
 
