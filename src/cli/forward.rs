@@ -6,7 +6,9 @@ use std::{
     io::{self, Read},
     path::PathBuf,
     process::ExitCode,
-    time::Duration,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
 };
 
 use clap::{Args, ValueEnum};
@@ -59,8 +61,8 @@ pub(super) struct ForwardArgs {
     /// Path of a file with the caller's key, if the gateway requires one
     #[arg(long, value_name = "PATH")]
     key_file: Option<PathBuf>,
-    /// Timeout of the request, in milliseconds: longer than the gateway's hooks may take in all,
-    /// and shorter than that of the agent
+    /// Timeout of input and request, in milliseconds: longer than the gateway's hooks may take in
+    /// all, and shorter than that of the agent
     #[arg(long, value_name = "MS", default_value_t = 65_000)]
     timeout: u64,
     /// Effect of a failure to reach the gateway
@@ -127,9 +129,20 @@ pub(super) fn refused_exit_code(arguments: impl Iterator<Item = OsString>) -> Ex
 
 impl ForwardArgs {
     pub(super) fn run(self) -> ExitCode {
-        let Err(failure) = self.forward() else {
-            return ExitCode::SUCCESS;
+        let timeout = Duration::from_millis(self.timeout);
+        let started = Instant::now();
+        let input = match read_input(timeout) {
+            Ok(input) => input,
+            Err(failure) => return self.fail(&failure),
         };
+        match self.forward(&input, timeout.saturating_sub(started.elapsed())) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => self.fail(&failure),
+        }
+    }
+
+    /// Prints a failure and returns its exit code.
+    fn fail(&self, failure: &Failure) -> ExitCode {
         let code = failure.report();
         match self.on_failure {
             OnFailure::Open => code,
@@ -137,17 +150,15 @@ impl ForwardArgs {
         }
     }
 
-    fn forward(&self) -> Result<(), Failure> {
-        let mut input = Vec::new();
-        io::stdin().lock().read_to_end(&mut input)?;
+    fn forward(&self, input: &[u8], timeout: Duration) -> Result<(), Failure> {
         let agent = self.protocol.agent();
-        let report = agent.map(|agent| AgentReport::read(agent, &input));
+        let report = agent.map(|agent| AgentReport::read(agent, input));
         let report = report.transpose().map_err(Failure::of)?;
         let event = match &report {
             Some(report) => report.event().to_string().into_bytes(),
-            None => input,
+            None => input.to_vec(),
         };
-        let (status, answer) = block_on(self.ask(event))?;
+        let (status, answer) = block_on(self.ask(event, timeout))?;
         match status {
             StatusCode::OK => {
                 let output = self.output(&answer, report.as_ref())?;
@@ -188,8 +199,12 @@ impl ForwardArgs {
         Ok(headers)
     }
 
-    async fn ask(&self, event: Vec<u8>) -> Result<(StatusCode, Vec<u8>), Failure> {
-        let mut client = client_builder().timeout(Duration::from_millis(self.timeout));
+    async fn ask(
+        &self,
+        event: Vec<u8>,
+        timeout: Duration,
+    ) -> Result<(StatusCode, Vec<u8>), Failure> {
+        let mut client = client_builder().timeout(timeout);
         if self.url.scheme() != "https" {
             // The certificates of the system would be read for nothing.
             client = client.tls_certs_only([]);
@@ -231,6 +246,19 @@ impl ForwardArgs {
         let gateway = self.url.origin().ascii_serialization();
         Failure::Failed(format!("the gateway at {gateway} {why}"))
     }
+}
+
+/// Reads the hook input from stdin up to its end.
+fn read_input(timeout: Duration) -> Result<Vec<u8>, Failure> {
+    let (sender, receiver) = mpsc::channel();
+    // A read that blocks cannot be cancelled: the process ends without it.
+    thread::spawn(move || {
+        let mut input = Vec::new();
+        let read = io::stdin().lock().read_to_end(&mut input);
+        let _ignored = sender.send(read.map(|_length| input));
+    });
+    let late = |_| Failure::Failed("the input on stdin did not end in time".to_owned());
+    Ok(receiver.recv_timeout(timeout).map_err(late)??)
 }
 
 /// Returns the hook output for gemini-cli or one of its forks. `arguments` are those of an edited

@@ -4,7 +4,7 @@ use std::{
     fs,
     io::Write,
     path::Path,
-    process::{Output, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 use serde_json::{Value, json};
@@ -265,6 +265,25 @@ async fn an_input_with_a_key_twice_is_a_failure() {
         let expected = "hookgate: the input is ambiguous: `command` is given twice\n";
         assert_eq!(stderr, expected, "{protocol}");
     }
+}
+
+#[test]
+fn an_input_that_does_not_end_is_a_failure_after_the_timeout() {
+    let mut writer = Command::new("sleep")
+        .arg("10")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let unended = writer.stdout.take().unwrap();
+    let mut command = hookgate(&["forward", "--timeout", "300", "--on-failure", "closed"]);
+
+    let output = command.stdin(unended).output().unwrap();
+
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(stderr, "hookgate: the input on stdin did not end in time\n");
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[tokio::test]
@@ -798,7 +817,7 @@ async fn forward_authenticates_with_the_key_in_a_file() {
 }
 
 /// The exit code of `forward` with these arguments. A denial is a block for the agent.
-fn refused(arguments: &[&str], configure: impl FnOnce(&mut std::process::Command)) -> Option<i32> {
+fn refused(arguments: &[&str], configure: impl FnOnce(&mut Command)) -> Option<i32> {
     let mut command = hookgate(&["forward"]);
     command.args(arguments);
     command.stdin(Stdio::null());
