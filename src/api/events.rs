@@ -34,7 +34,10 @@ use crate::{
     auth::CallerInFlightGuard,
     dialect,
     error::{ApiError, ErrorReason},
-    event::{Action, Caller, Context, EventKind, EventName, EventOrigin, EventVisitor, HookOutput},
+    event::{
+        Action, Caller, Context, EventKind, EventName, EventOrigin, EventVisitor, HookOutput,
+        HookRun,
+    },
     hook::{EventOutcome, EventScope},
     middleware::{
         Authenticated, InFlightGuard, RequestId, reserve_memory, split_session, trace_context,
@@ -202,6 +205,9 @@ fn to_response<E: EventKind>(
 ) -> Value {
     let mut output = outcome.output;
     output.deny_masked_result();
+    if E::NAME == EventName::AfterAgent && outcome.runs.iter().any(HookRun::fails_closed) {
+        stop_if_denied(&mut output);
+    }
     let action = E::action(&output);
     let arguments = explained
         .as_ref()
@@ -224,6 +230,17 @@ fn to_response<E: EventKind>(
         arguments,
     });
     json!(EventOutput { output, hookgate })
+}
+
+/// Ends the turn in place of a denied answer: another one would not repair a hook that has failed.
+fn stop_if_denied(output: &mut HookOutput) {
+    if let Some(denial) = output.deny() {
+        let reason = output.stop().unwrap_or(denial);
+        output.decision = None;
+        output.reason = None;
+        output.r#continue = Some(false);
+        output.stop_reason = Some(reason.as_str().to_owned());
+    }
 }
 
 /// Returns the arguments of a tool call if hooks changed them.

@@ -46,6 +46,9 @@ const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 /// The exit code with which a hook denies without output.
 const EXIT_BLOCK: u8 = 2;
 
+/// Names of the event at the end of a turn, in all agents.
+const TURN_END_NAMES: [&str; 3] = ["AfterAgent", "Stop", "SubagentStop"];
+
 /// Reason of a failure: another server responds in the place of the gateway.
 const FOREIGN_RESPONSE: &str = "sent a response that is not that of hookgate";
 
@@ -95,13 +98,18 @@ impl ReportForm {
             Self::Codex => Some(ReportingAgent::Codex),
         }
     }
+
+    /// Returns whether its agents continue a turn that an output ends.
+    const fn continues_ended_turns(self) -> bool {
+        matches!(self, Self::Llxprt | Self::Terminai)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum OnFailure {
     /// Continue with a warning: exit code 1
     Open,
-    /// Deny the event: exit code 2
+    /// Deny the event: exit code 2, or 1 at the end of a turn
     Closed,
 }
 
@@ -133,20 +141,21 @@ impl ForwardArgs {
         let started = Instant::now();
         let input = match read_input(timeout) {
             Ok(input) => input,
-            Err(failure) => return self.fail(&failure),
+            Err(failure) => return self.fail(&failure, &[]),
         };
         match self.forward(&input, timeout.saturating_sub(started.elapsed())) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(failure) => self.fail(&failure),
+            Err(failure) => self.fail(&failure, &input),
         }
     }
 
     /// Prints a failure and returns its exit code.
-    fn fail(&self, failure: &Failure) -> ExitCode {
+    fn fail(&self, failure: &Failure, input: &[u8]) -> ExitCode {
         let code = failure.report();
         match self.on_failure {
-            OnFailure::Open => code,
-            OnFailure::Closed => ExitCode::from(EXIT_BLOCK),
+            // At the end of a turn a denial asks for another answer, which repairs nothing.
+            OnFailure::Closed if !ends_turn(input) => ExitCode::from(EXIT_BLOCK),
+            OnFailure::Closed | OnFailure::Open => code,
         }
     }
 
@@ -161,7 +170,7 @@ impl ForwardArgs {
         let (status, answer) = block_on(self.ask(event, timeout))?;
         match status {
             StatusCode::OK => {
-                let output = self.output(&answer, report.as_ref())?;
+                let output = self.output(&answer, report.as_ref(), input)?;
                 Ok(print(&output.to_string())?)
             }
             // The hooks of this event run later, and their output is not used.
@@ -175,7 +184,12 @@ impl ForwardArgs {
 
     /// Returns the hook output for the agent. `answer` is that of the events endpoint with its
     /// explanation.
-    fn output(&self, answer: &[u8], report: Option<&AgentReport>) -> Result<Value, Failure> {
+    fn output(
+        &self,
+        answer: &[u8],
+        report: Option<&AgentReport>,
+        input: &[u8],
+    ) -> Result<Value, Failure> {
         let mut answer: Map<String, Value> = serde_json::from_slice(answer).unwrap_or_default();
         let Some(Value::Object(explanation)) = answer.shift_remove("hookgate") else {
             return Err(self.failed(FOREIGN_RESPONSE));
@@ -183,7 +197,12 @@ impl ForwardArgs {
         let arguments = explanation.get("arguments");
         Ok(match report {
             Some(report) => report.output(answer, arguments),
-            None => gemini_output(answer, arguments, self.protocol),
+            None => {
+                if self.protocol.continues_ended_turns() && ends_turn(input) {
+                    remove_stop(&mut answer);
+                }
+                gemini_output(answer, arguments, self.protocol)
+            }
         })
     }
 
@@ -259,6 +278,21 @@ fn read_input(timeout: Duration) -> Result<Vec<u8>, Failure> {
     });
     let late = |_| Failure::Failed("the input on stdin did not end in time".to_owned());
     Ok(receiver.recv_timeout(timeout).map_err(late)??)
+}
+
+/// Returns whether an input is that of the event at the end of a turn.
+fn ends_turn(input: &[u8]) -> bool {
+    let input: Value = serde_json::from_slice(input).unwrap_or_default();
+    let name = input.get("hook_event_name").and_then(Value::as_str);
+    name.is_some_and(|name| TURN_END_NAMES.contains(&name))
+}
+
+/// Removes the end of the loop from an output.
+fn remove_stop(output: &mut Map<String, Value>) {
+    if output.get("continue") == Some(&json!(false)) {
+        output.shift_remove("continue");
+        output.shift_remove("decision");
+    }
 }
 
 /// Returns the hook output for gemini-cli or one of its forks. `arguments` are those of an edited

@@ -286,6 +286,83 @@ fn an_input_that_does_not_end_is_a_failure_after_the_timeout() {
     assert_eq!(output.status.code(), Some(2));
 }
 
+/// Event at the end of a turn, with the name that an agent of this hook protocol has for it.
+fn turn_end(protocol: &str) -> Value {
+    let name = match protocol {
+        "claude" | "codex" => "Stop",
+        _ => "AfterAgent",
+    };
+    json!({ "session_id": "laptop-1", "hook_event_name": name, "prompt": "go",
+        "prompt_response": "done", "last_assistant_message": "done", "stop_hook_active": true })
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_at_the_end_of_a_turn_asks_for_no_other_answer() {
+    let upstream = Upstream::mock().await;
+    let mut broken = hook::command("bad", "exit 1");
+    broken["on_failure"] = json!("closed");
+    let again = hook::denying("again", "run the tests");
+    let failure = "Hook bad failed: exit code 1".to_owned();
+    let both = format!("{failure}\nrun the tests");
+    let alone = vec![("AfterAgent", broken.clone())];
+    let beside_denial = vec![("AfterAgent", broken), ("AfterAgent", again)];
+    for (hooks, reason) in [(alone, failure), (beside_denial, both)] {
+        let gate = TestGateway::start(&upstream, &hook::config(&hooks)).await;
+        for protocol in ["gemini", "tabnine", "claude", "codex"] {
+            let output = output(&gate, protocol, &turn_end(protocol)).await;
+
+            let stop = json!({ "continue": false, "stopReason": reason });
+            assert_eq!(output, stop, "{protocol}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn forks_that_continue_an_ended_turn_receive_no_stop() {
+    let upstream = Upstream::mock().await;
+    let mut broken = hook::command("bad", "exit 1");
+    broken["on_failure"] = json!("closed");
+    let stop = json!({ "decision": "deny", "continue": false, "stopReason": "over" });
+    let denial = json!({ "decision": "deny", "reason": "run the tests" });
+    let failure = json!({ "stopReason": "Hook bad failed: exit code 1" });
+    for (hook, expected) in [
+        (broken, &failure),
+        (
+            hook::printing("stop", &stop),
+            &json!({ "stopReason": "over" }),
+        ),
+        (hook::printing("again", &denial), &denial),
+    ] {
+        let config = hook::config(&[("AfterAgent", hook)]);
+        let gate = TestGateway::start(&upstream, &config).await;
+        for protocol in ["llxprt", "terminai"] {
+            let output = output(&gate, protocol, &turn_end(protocol)).await;
+
+            assert_eq!(&output, expected, "{protocol}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_cannot_be_reached_does_not_continue_a_turn() {
+    let exit_code = async |protocol: &str, event: &Value| {
+        let closed = ["--protocol", protocol, "--on-failure", "closed"];
+        let output = forward("http://127.0.0.1:1", &closed, event).await;
+        assert!(!output.stderr.is_empty(), "{event}");
+        output.status.code()
+    };
+    let mut sub_agent = turn_end("claude");
+    sub_agent["hook_event_name"] = json!("SubagentStop");
+
+    assert_eq!(exit_code("claude", &sub_agent).await, Some(1));
+    for protocol in ["gemini", "llxprt", "tabnine", "terminai", "claude", "codex"] {
+        let code = exit_code(protocol, &turn_end(protocol)).await;
+        assert_eq!(code, Some(1), "{protocol}");
+    }
+    assert_eq!(exit_code("gemini", &shell("ls")).await, Some(2));
+    assert_eq!(exit_code("claude", &bash("ls")).await, Some(2));
+}
+
 #[tokio::test]
 async fn hooks_see_the_mcp_server_of_a_reported_tool() {
     let upstream = Upstream::mock().await;
