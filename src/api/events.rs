@@ -203,11 +203,7 @@ fn to_response<E: EventKind>(
     explained: Option<E>,
     session: &str,
 ) -> Value {
-    let mut output = outcome.output;
-    output.deny_masked_result();
-    if E::NAME == EventName::AfterAgent && outcome.runs.iter().any(HookRun::fails_closed) {
-        stop_if_denied(&mut output);
-    }
+    let mut output = output_for_agent::<E>(outcome.output, &outcome.runs);
     let action = E::action(&output);
     let arguments = explained
         .as_ref()
@@ -232,15 +228,21 @@ fn to_response<E: EventKind>(
     json!(EventOutput { output, hookgate })
 }
 
-/// Ends the turn in place of a denied answer: another one would not repair a hook that has failed.
-fn stop_if_denied(output: &mut HookOutput) {
-    if let Some(denial) = output.deny() {
+/// Returns the merged output in the form that agents need.
+fn output_for_agent<E: EventKind>(mut output: HookOutput, runs: &[HookRun]) -> HookOutput {
+    output.deny_masked_result();
+    // Another answer would not repair a hook that has failed, so the turn ends.
+    if E::NAME == EventName::AfterAgent
+        && runs.iter().any(HookRun::fails_closed)
+        && let Some(denial) = output.deny()
+    {
         let reason = output.stop().unwrap_or(denial);
         output.decision = None;
         output.reason = None;
         output.r#continue = Some(false);
         output.stop_reason = Some(reason.as_str().to_owned());
     }
+    output
 }
 
 /// Returns the arguments of a tool call if hooks changed them.

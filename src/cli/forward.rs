@@ -240,8 +240,7 @@ impl ForwardArgs {
         if status.is_redirection() {
             return Err(self.failed("responded with a redirect"));
         }
-        let is_identified = response.headers().contains_key(RequestId::HEADER);
-        if status == StatusCode::ACCEPTED && !is_identified {
+        if status == StatusCode::ACCEPTED && !response.headers().contains_key(RequestId::HEADER) {
             return Err(self.failed(FOREIGN_RESPONSE));
         }
         let body = read_body(response, MAX_RESPONSE_BYTES).await;

@@ -214,16 +214,7 @@ impl AgentReport {
         arguments: Option<&Value>,
         specific: &mut Map<String, Value>,
     ) {
-        let reason = Reason::new(answer.reason.as_deref());
-        let decision = match (answer.stop(), answer.decision, self.agent) {
-            (Some(stop_reason), ..) => Some(("deny", stop_reason)),
-            // Codex does not ask.
-            (None, Some(Decision::Deny), _)
-            | (None, Some(Decision::Ask), ReportingAgent::Codex) => Some(("deny", reason)),
-            (None, Some(Decision::Ask), ReportingAgent::Claude) => Some(("ask", reason)),
-            (None, Some(Decision::Allow) | None, _) => None,
-        };
-        if let Some((decision, reason)) = decision {
+        if let Some((decision, reason)) = self.permission_decision(answer) {
             specific.insert("permissionDecision".to_owned(), json!(decision));
             specific.insert(
                 "permissionDecisionReason".to_owned(),
@@ -243,6 +234,19 @@ impl AgentReport {
             if self.agent == ReportingAgent::Codex {
                 specific.insert("permissionDecision".to_owned(), json!("allow"));
             }
+        }
+    }
+
+    /// Returns the decision on a tool call and its reason, unless the call proceeds.
+    fn permission_decision(&self, answer: &HookOutput) -> Option<(&'static str, Reason)> {
+        let reason = Reason::new(answer.reason.as_deref());
+        match (answer.stop(), answer.decision, self.agent) {
+            (Some(stop_reason), ..) => Some(("deny", stop_reason)),
+            // Codex does not ask.
+            (None, Some(Decision::Deny), _)
+            | (None, Some(Decision::Ask), ReportingAgent::Codex) => Some(("deny", reason)),
+            (None, Some(Decision::Ask), ReportingAgent::Claude) => Some(("ask", reason)),
+            (None, Some(Decision::Allow) | None, _) => None,
         }
     }
 
