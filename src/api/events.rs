@@ -35,7 +35,8 @@ use crate::{
     dialect,
     error::{ApiError, ErrorReason},
     event::{
-        Action, Caller, Context, EventKind, EventName, EventOrigin, EventVisitor, HookOutput, Trace,
+        Action, Caller, Context, EventKind, EventName, EventOrigin, EventVisitor, HookOutput,
+        HookRun,
     },
     hook::{EventOutcome, EventScope},
     middleware::{
@@ -103,11 +104,7 @@ pub(super) async fn report_event(
     apply_session_prefix(head.uri.path(), &mut fields)?;
     let name = event_name(&fields)?;
     let snapshot = assigned_snapshot(snapshot, &identity, &fields);
-    let context = Context {
-        request_id: RequestId::from_extensions(&head.extensions).to_string(),
-        trace: trace_context(snapshot.audit.as_deref(), &head.headers),
-        ..context(&fields, identity.caller(), &snapshot)?
-    };
+    let context = context(&head, &fields, identity.caller(), &snapshot)?;
     let recorder = snapshot.event_recorder(&context);
     let named = context.session_named.then(|| session_key(&context));
     let sessions = Arc::clone(&snapshot.sessions);
@@ -170,10 +167,7 @@ impl EventVisitor for ReportedEvent {
         if let Some(problem) = event.invalid_subject() {
             return Err(bad_event(problem));
         }
-        let explain = self.is_explained.then(|| ExplainInput {
-            session: self.context.session_id.clone(),
-            event: event.clone(),
-        });
+        let explained = self.is_explained.then(|| event.clone());
         let (snapshot, context, recorder) = (self.snapshot, self.context, self.recorder);
         Ok(Box::pin(async move {
             let scope = EventScope::new(&context, &recorder);
@@ -184,7 +178,7 @@ impl EventVisitor for ReportedEvent {
             if E::NAME == EventName::SessionEnd {
                 snapshot.remove_transcript(&session_key(&context)).await;
             }
-            to_response(outcome, explain)
+            to_response(outcome, explained, &context.session_id)
         }))
     }
 }
@@ -203,24 +197,18 @@ fn check_objects<E: EventKind>(reported: &Value, event: &E) -> Result<(), ApiErr
     }
 }
 
-/// Parts of a reported event that its explanation needs.
-struct ExplainInput<E> {
-    session: String,
-    event: E,
-}
-
-/// Returns the output as a hook prints it, with an explanation if asked for.
+/// Returns the output as a hook prints it, with an explanation of an event that is `explained`.
 fn to_response<E: EventKind>(
     outcome: EventOutcome<E::Verdict>,
-    explain: Option<ExplainInput<E>>,
+    explained: Option<E>,
+    session: &str,
 ) -> Value {
-    let mut output = outcome.output;
-    output.deny_masked_result();
+    let mut output = output_for_agent::<E>(outcome.output, &outcome.runs);
     let action = E::action(&output);
-    let arguments = explain
+    let arguments = explained
         .as_ref()
         .filter(|_| matches!(action, Action::Proceed | Action::Ask))
-        .and_then(|input| edited_arguments(input.event.clone(), &output));
+        .and_then(|event| edited_arguments(event.clone(), &output));
     let added = output.plain_context().filter(|_| action == Action::Proceed);
     let specific = &mut output.hook_specific_output;
     if let Some(added) = added {
@@ -229,15 +217,32 @@ fn to_response<E: EventKind>(
     if !specific.is_empty() {
         specific.insert("hookEventName".to_owned(), json!(E::NAME));
     }
-    let hookgate = explain.map(|input| Explanation {
+    let hookgate = explained.map(|_event| Explanation {
         verdict: action.as_str(),
         hooks: outcome.runs.into_iter().map(HookReport::from).collect(),
         diagnostics: outcome.diagnostics.into_iter().map(Into::into).collect(),
-        session: input.session,
+        session: session.to_owned(),
         context: output.rendered_context(),
         arguments,
     });
     json!(EventOutput { output, hookgate })
+}
+
+/// Returns the merged output in the form that agents need.
+fn output_for_agent<E: EventKind>(mut output: HookOutput, runs: &[HookRun]) -> HookOutput {
+    output.deny_masked_result();
+    // Another answer would not repair a hook that has failed, so the turn ends.
+    if E::NAME == EventName::AfterAgent
+        && runs.iter().any(HookRun::fails_closed)
+        && let Some(denial) = output.deny()
+    {
+        let reason = output.stop().unwrap_or(denial);
+        output.decision = None;
+        output.reason = None;
+        output.r#continue = Some(false);
+        output.stop_reason = Some(reason.as_str().to_owned());
+    }
+    output
 }
 
 /// Returns the arguments of a tool call if hooks changed them.
@@ -316,6 +321,7 @@ fn event_name(fields: &Map<String, Value>) -> Result<EventName, ApiError> {
 
 /// Reads the base fields and fills in those that are absent. An empty session is absent.
 fn context(
+    head: &Parts,
     fields: &Map<String, Value>,
     caller: Caller,
     snapshot: &Snapshot,
@@ -330,7 +336,7 @@ fn context(
     }
     let hook_directory = || snapshot.config.hook_directory.display().to_string();
     Ok(Context {
-        request_id: String::new(),
+        request_id: RequestId::from_extensions(&head.extensions).to_string(),
         session_named,
         session_id,
         transcript_path: text("transcript_path")?.unwrap_or_default(),
@@ -341,7 +347,7 @@ fn context(
         call: None,
         // One that is no text is absent.
         sub_agent: text("agent_id").unwrap_or_default(),
-        trace: Trace::default(),
+        trace: trace_context(snapshot.audit.as_deref(), &head.headers),
     })
 }
 

@@ -6,12 +6,14 @@ use std::{
     io::{self, Read},
     path::PathBuf,
     process::ExitCode,
-    time::Duration,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
 };
 
 use clap::{Args, ValueEnum};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::{
@@ -22,6 +24,7 @@ use super::{
 };
 use crate::{
     auth,
+    middleware::RequestId,
     protocol::{AgentReport, ReportingAgent},
     service_client::{client_builder, error_message, read_body, root_cause},
 };
@@ -43,6 +46,12 @@ const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 /// The exit code with which a hook denies without output.
 const EXIT_BLOCK: u8 = 2;
 
+/// Names of the event at the end of a turn, in all agents.
+const TURN_END_NAMES: [&str; 3] = ["AfterAgent", "Stop", "SubagentStop"];
+
+/// Reason of a failure: another server responds in the place of the gateway.
+const FOREIGN_RESPONSE: &str = "sent a response that is not that of hookgate";
+
 /// Command-line arguments of `forward`.
 #[derive(Debug, Args)]
 pub(super) struct ForwardArgs {
@@ -55,8 +64,8 @@ pub(super) struct ForwardArgs {
     /// Path of a file with the caller's key, if the gateway requires one
     #[arg(long, value_name = "PATH")]
     key_file: Option<PathBuf>,
-    /// Timeout of the request, in milliseconds: longer than the gateway's hooks may take in all,
-    /// and shorter than that of the agent
+    /// Timeout of input and request, in milliseconds: longer than the gateway's hooks may take in
+    /// all, and shorter than that of the agent
     #[arg(long, value_name = "MS", default_value_t = 65_000)]
     timeout: u64,
     /// Effect of a failure to reach the gateway
@@ -89,13 +98,18 @@ impl ReportForm {
             Self::Codex => Some(ReportingAgent::Codex),
         }
     }
+
+    /// Returns whether its agents continue a turn that an output ends.
+    const fn continues_ended_turns(self) -> bool {
+        matches!(self, Self::Llxprt | Self::Terminai)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum OnFailure {
     /// Continue with a warning: exit code 1
     Open,
-    /// Deny the event: exit code 2
+    /// Deny the event: exit code 2, or 1 at the end of a turn
     Closed,
 }
 
@@ -123,46 +137,71 @@ pub(super) fn refused_exit_code(arguments: impl Iterator<Item = OsString>) -> Ex
 
 impl ForwardArgs {
     pub(super) fn run(self) -> ExitCode {
-        let Err(failure) = self.forward() else {
-            return ExitCode::SUCCESS;
+        let timeout = Duration::from_millis(self.timeout);
+        let started = Instant::now();
+        let input = match read_input(timeout) {
+            Ok(input) => input,
+            Err(failure) => return self.fail(&failure, &[]),
         };
-        let code = failure.report();
-        match self.on_failure {
-            OnFailure::Open => code,
-            OnFailure::Closed => ExitCode::from(EXIT_BLOCK),
+        match self.forward(&input, timeout.saturating_sub(started.elapsed())) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => self.fail(&failure, &input),
         }
     }
 
-    fn forward(&self) -> Result<(), Failure> {
-        let mut event = Vec::new();
-        io::stdin().lock().read_to_end(&mut event)?;
+    /// Prints a failure and returns its exit code.
+    fn fail(&self, failure: &Failure, input: &[u8]) -> ExitCode {
+        let code = failure.report();
+        match self.on_failure {
+            // At the end of a turn a denial asks for another answer, which repairs nothing.
+            OnFailure::Closed if !ends_turn(input) => ExitCode::from(EXIT_BLOCK),
+            OnFailure::Closed | OnFailure::Open => code,
+        }
+    }
+
+    fn forward(&self, input: &[u8], timeout: Duration) -> Result<(), Failure> {
         let agent = self.protocol.agent();
-        let report = agent.map(|agent| AgentReport::read(agent, &event));
-        let report = report.transpose();
-        let report = report.map_err(Failure::of)?;
+        let report = agent.map(|agent| AgentReport::read(agent, input));
+        let report = report.transpose().map_err(Failure::of)?;
         let event = match &report {
             Some(report) => report.event().to_string().into_bytes(),
-            None => event,
+            None => input.to_vec(),
         };
-        block_on(async {
-            let (status, answer) = self.ask(event).await?;
-            match status {
-                StatusCode::OK => {
-                    let answer: Value = serde_json::from_slice(&answer).map_err(|_| {
-                        Failure::Failed("the gateway sent an unreadable response".to_owned())
-                    })?;
-                    let output = match &report {
-                        Some(report) => report.output(&answer),
-                        None => gemini_output(answer, self.protocol),
-                    };
-                    Ok(print(&output.to_string())?)
+        let (status, answer) = block_on(self.ask(event, timeout))?;
+        match status {
+            StatusCode::OK => {
+                let output = self.output(&answer, report.as_ref(), input)?;
+                Ok(print(&output.to_string())?)
+            }
+            // The hooks of this event run later, and their output is not used.
+            StatusCode::ACCEPTED => Ok(()),
+            other => {
+                let hint = "`--key-file` names a file with the caller's key";
+                Err(Failure::Failed(error_message(other, &answer, hint)))
+            }
+        }
+    }
+
+    /// Returns the hook output for the agent. `answer` is that of the events endpoint with its
+    /// explanation.
+    fn output(
+        &self,
+        answer: &[u8],
+        report: Option<&AgentReport>,
+        input: &[u8],
+    ) -> Result<Value, Failure> {
+        let mut answer: Map<String, Value> = serde_json::from_slice(answer).unwrap_or_default();
+        let Some(Value::Object(explanation)) = answer.shift_remove("hookgate") else {
+            return Err(self.failed(FOREIGN_RESPONSE));
+        };
+        let arguments = explanation.get("arguments");
+        Ok(match report {
+            Some(report) => report.output(answer, arguments),
+            None => {
+                if self.protocol.continues_ended_turns() && ends_turn(input) {
+                    remove_stop(&mut answer);
                 }
-                // The hooks of this event run later, and their output is not used.
-                StatusCode::ACCEPTED => Ok(()),
-                other => {
-                    let hint = "`--key-file` names a file with the caller's key";
-                    Err(Failure::Failed(error_message(other, &answer, hint)))
-                }
+                gemini_output(answer, arguments, self.protocol)
             }
         })
     }
@@ -179,8 +218,12 @@ impl ForwardArgs {
         Ok(headers)
     }
 
-    async fn ask(&self, event: Vec<u8>) -> Result<(StatusCode, Vec<u8>), Failure> {
-        let mut client = client_builder().timeout(Duration::from_millis(self.timeout));
+    async fn ask(
+        &self,
+        event: Vec<u8>,
+        timeout: Duration,
+    ) -> Result<(StatusCode, Vec<u8>), Failure> {
+        let mut client = client_builder().timeout(timeout);
         if self.url.scheme() != "https" {
             // The certificates of the system would be read for nothing.
             client = client.tls_certs_only([]);
@@ -196,6 +239,9 @@ impl ForwardArgs {
         let status = response.status();
         if status.is_redirection() {
             return Err(self.failed("responded with a redirect"));
+        }
+        if status == StatusCode::ACCEPTED && !response.headers().contains_key(RequestId::HEADER) {
+            return Err(self.failed(FOREIGN_RESPONSE));
         }
         let body = read_body(response, MAX_RESPONSE_BYTES).await;
         let body = body.map_err(failure)?;
@@ -220,14 +266,46 @@ impl ForwardArgs {
     }
 }
 
-/// Returns the hook output for gemini-cli or one of its forks. `answer` is that of the events
-/// endpoint with its explanation.
-fn gemini_output(mut answer: Value, form: ReportForm) -> Value {
+/// Reads the hook input from stdin up to its end.
+fn read_input(timeout: Duration) -> Result<Vec<u8>, Failure> {
+    let (sender, receiver) = mpsc::channel();
+    // A read that blocks cannot be cancelled: the process ends without it.
+    thread::spawn(move || {
+        let mut input = Vec::new();
+        let read = io::stdin().lock().read_to_end(&mut input);
+        let _ignored = sender.send(read.map(|_length| input));
+    });
+    let late = |_| Failure::Failed("the input on stdin did not end in time".to_owned());
+    Ok(receiver.recv_timeout(timeout).map_err(late)??)
+}
+
+/// Returns whether an input is that of the event at the end of a turn.
+fn ends_turn(input: &[u8]) -> bool {
+    let input: Value = serde_json::from_slice(input).unwrap_or_default();
+    let name = input.get("hook_event_name").and_then(Value::as_str);
+    name.is_some_and(|name| TURN_END_NAMES.contains(&name))
+}
+
+/// Removes the end of the loop from an output.
+fn remove_stop(output: &mut Map<String, Value>) {
+    if output.get("continue") == Some(&json!(false)) {
+        output.shift_remove("continue");
+        output.shift_remove("decision");
+    }
+}
+
+/// Returns the hook output for gemini-cli or one of its forks. `arguments` are those of an edited
+/// call.
+fn gemini_output(
+    mut answer: Map<String, Value>,
+    arguments: Option<&Value>,
+    form: ReportForm,
+) -> Value {
     // Some of these agents merge `tool_input` into the arguments, and others replace them by it.
-    let arguments = answer.pointer_mut("/hookgate/arguments").map(Value::take);
-    let edited = answer.pointer_mut("/hookSpecificOutput/tool_input");
+    let specific = answer.get_mut("hookSpecificOutput");
+    let edited = specific.and_then(|specific| specific.get_mut("tool_input"));
     if let (Some(edited), Some(arguments)) = (edited, arguments) {
-        *edited = arguments;
+        edited.clone_from(arguments);
     }
     // The forks run a call about which gemini-cli asks.
     if form != ReportForm::Gemini
@@ -236,8 +314,5 @@ fn gemini_output(mut answer: Value, form: ReportForm) -> Value {
     {
         *decision = json!("deny");
     }
-    if let Some(fields) = answer.as_object_mut() {
-        fields.shift_remove("hookgate");
-    }
-    answer
+    Value::Object(answer)
 }

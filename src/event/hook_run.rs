@@ -42,6 +42,11 @@ impl HookRun {
         self.would.is_none()
     }
 
+    /// Returns whether it denies the event because it has failed.
+    pub fn fails_closed(&self) -> bool {
+        self.is_enforced() && self.action == Action::Deny && self.status() == HookStatus::Failed
+    }
+
     /// Returns the action that it would have caused on the event or on calls of tools, in
     /// `mode: observe`.
     pub fn would_on_calls(&self) -> Option<Action> {

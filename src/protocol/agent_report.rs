@@ -5,10 +5,11 @@
 //! <https://developers.openai.com/codex/hooks>.
 
 use serde_json::{Map, Value, json};
+use strict_json::{JsonError, Names};
 use thiserror::Error;
 
 use super::{claude_form, codex, tool_result};
-use crate::event::{EventAlias, EventName, Reason, SubjectKind};
+use crate::event::{Decision, EventAlias, EventName, HookOutput, Reason, SubjectKind, mcp_context};
 
 /// An agent whose hook inputs are translated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,9 @@ pub enum ReportError {
     /// The input is not a JSON object with a `hook_event_name`.
     #[error("the input is not a hook input: a JSON object with `hook_event_name`")]
     NotAnInput,
+    /// An object of the input has a key twice.
+    #[error("the input is ambiguous: `{0}` is given twice")]
+    DuplicateKey(String),
     /// The agent or the gateway has no such event.
     #[error(
         "`{name}` is not an event of {} that a gateway has hooks for; these are {}",
@@ -80,8 +84,12 @@ impl AgentReport {
     ///
     /// # Errors
     ///
-    /// If it is not one, or its event has no counterpart.
+    /// If it is not one, has a key twice, or its event has no counterpart.
     pub fn read(agent: ReportingAgent, input: &[u8]) -> Result<Self, ReportError> {
+        // Only keys matter: a result may be nested deeper than the check allows.
+        if let Err(JsonError::DuplicateKey(key)) = strict_json::check(input, Names::Free) {
+            return Err(ReportError::DuplicateKey(key));
+        }
         let Ok(Value::Object(input)) = serde_json::from_slice(input) else {
             return Err(ReportError::NotAnInput);
         };
@@ -118,6 +126,7 @@ impl AgentReport {
             EventName::BeforeTool => json!({
                 "tool_name": text("tool_name"),
                 "tool_input": self.tool_input(),
+                "mcp_context": text("tool_name").and_then(mcp_context),
             }),
             EventName::AfterTool => {
                 let result = self.input.get("tool_response").unwrap_or(&Value::Null);
@@ -126,6 +135,7 @@ impl AgentReport {
                     "tool_name": text("tool_name"),
                     "tool_input": self.tool_input(),
                     "tool_response": { "llmContent": result, "returnDisplay": result },
+                    "mcp_context": text("tool_name").and_then(mcp_context),
                 })
             }
             EventName::BeforeAgent => json!({ "prompt": text("prompt") }),
@@ -159,35 +169,35 @@ impl AgentReport {
         known.unwrap_or(default)
     }
 
-    /// Returns the hook output for the agent. `answer` is that of the events endpoint with
-    /// its explanation.
-    pub fn output(&self, answer: &Value) -> Value {
+    /// Returns the hook output for the agent. `answer` is that of the events endpoint, and
+    /// `arguments` are those of an edited call.
+    pub fn output(&self, answer: Map<String, Value>, arguments: Option<&Value>) -> Value {
+        let (answer, _) = HookOutput::read(answer, self.event);
         let mut output = Map::new();
         let mut specific = Map::new();
-        let answer = Answer(answer);
         match self.event {
-            EventName::BeforeTool => self.permission(answer, &mut specific),
-            EventName::AfterTool => self.result(answer, &mut output, &mut specific),
-            _ if answer.decision() == Some("deny") => {
-                output.insert("decision".to_owned(), json!("block"));
-                output.insert("reason".to_owned(), json!(answer.reason()));
+            EventName::BeforeTool => self.permission(&answer, arguments, &mut specific),
+            EventName::AfterTool => self.result(&answer, &mut output, &mut specific),
+            _ => {
+                if let Some(reason) = answer.deny() {
+                    output.insert("decision".to_owned(), json!("block"));
+                    output.insert("reason".to_owned(), json!(reason.as_str()));
+                }
             }
-            _ => (),
         }
         // Codex has no `continue` for a tool that did not run; its denial suffices.
         let can_stop = self.agent == ReportingAgent::Claude || self.event != EventName::BeforeTool;
-        if answer.stops() && can_stop {
+        if let Some(reason) = answer.stop().filter(|_| can_stop) {
             output.insert("continue".to_owned(), json!(false));
-            output.insert("stopReason".to_owned(), json!(answer.stop_reason()));
+            output.insert("stopReason".to_owned(), json!(reason.as_str()));
         }
         if let Some(context) = answer.specific("additionalContext") {
             specific.insert("additionalContext".to_owned(), context.clone());
         }
-        if let Some(message) = answer.field("systemMessage") {
-            output.insert("systemMessage".to_owned(), message.clone());
+        if let Some(message) = &answer.system_message {
+            output.insert("systemMessage".to_owned(), json!(message));
         }
-        let suppresses = answer.field("suppressOutput") == Some(&json!(true));
-        if suppresses && self.agent == ReportingAgent::Claude {
+        if answer.suppress_output == Some(true) && self.agent == ReportingAgent::Claude {
             output.insert("suppressOutput".to_owned(), json!(true));
         }
         if !specific.is_empty() {
@@ -198,24 +208,22 @@ impl AgentReport {
     }
 
     /// Decides a tool call that has not run.
-    fn permission(&self, answer: Answer<'_>, specific: &mut Map<String, Value>) {
-        let decision = match (answer.decision(), self.agent) {
-            _ if answer.stops() => Some(("deny", answer.stop_reason())),
-            // Codex does not ask.
-            (Some("deny"), _) | (Some("ask"), ReportingAgent::Codex) => {
-                Some(("deny", answer.reason()))
-            }
-            (Some("ask"), ReportingAgent::Claude) => Some(("ask", answer.reason())),
-            _ => None,
-        };
-        if let Some((decision, reason)) = decision {
+    fn permission(
+        &self,
+        answer: &HookOutput,
+        arguments: Option<&Value>,
+        specific: &mut Map<String, Value>,
+    ) {
+        if let Some((decision, reason)) = self.permission_decision(answer) {
             specific.insert("permissionDecision".to_owned(), json!(decision));
-            specific.insert("permissionDecisionReason".to_owned(), json!(reason));
+            specific.insert(
+                "permissionDecisionReason".to_owned(),
+                json!(reason.as_str()),
+            );
             if decision == "deny" {
                 return;
             }
         }
-        let arguments = answer.0.pointer("/hookgate/arguments");
         if let Some(arguments) = arguments {
             let arguments = match self.input.get("tool_input") {
                 Some(Value::Object(_)) => Some(arguments),
@@ -229,28 +237,40 @@ impl AgentReport {
         }
     }
 
+    /// Returns the decision on a tool call and its reason, unless the call proceeds.
+    fn permission_decision(&self, answer: &HookOutput) -> Option<(&'static str, Reason)> {
+        let reason = Reason::new(answer.reason.as_deref());
+        match (answer.stop(), answer.decision, self.agent) {
+            (Some(stop_reason), ..) => Some(("deny", stop_reason)),
+            // Codex does not ask.
+            (None, Some(Decision::Deny), _)
+            | (None, Some(Decision::Ask), ReportingAgent::Codex) => Some(("deny", reason)),
+            (None, Some(Decision::Ask), ReportingAgent::Claude) => Some(("ask", reason)),
+            (None, Some(Decision::Allow) | None, _) => None,
+        }
+    }
+
     /// Hides or replaces a result.
     fn result(
         &self,
-        answer: Answer<'_>,
+        answer: &HookOutput,
         output: &mut Map<String, Value>,
         specific: &mut Map<String, Value>,
     ) {
-        let is_denied = answer.decision() == Some("deny");
+        let denial = answer.deny();
         // The reason of a masked result has the added context behind the edit.
         let edit = answer.specific("updatedToolOutput").and_then(Value::as_str);
-        let denial = || is_denied.then(|| answer.reason());
-        let Some(text) = edit.map(str::to_owned).or_else(denial) else {
+        let Some(text) = edit.or(denial.as_ref().map(Reason::as_str)) else {
             return;
         };
         let original = self.input.get("tool_response").unwrap_or(&Value::Null);
         // Codex replaces a result by the reason of a block, and in no other way.
         let shaped = match self.agent {
-            ReportingAgent::Claude => tool_result::in_shape_of(original, &text),
+            ReportingAgent::Claude => tool_result::in_shape_of(original, text),
             ReportingAgent::Codex => None,
         };
         let shows_text = |shaped| tool_result::text(shaped) == text;
-        if is_denied || !shaped.as_ref().is_some_and(shows_text) {
+        if denial.is_some() || !shaped.as_ref().is_some_and(shows_text) {
             output.insert("decision".to_owned(), json!("block"));
             output.insert("reason".to_owned(), json!(text));
         }
@@ -265,41 +285,5 @@ impl AgentReport {
             Some(Value::Null) | None => json!({}),
             Some(other) => json!({ "input": other }),
         }
-    }
-}
-
-/// An answer of the events endpoint.
-#[derive(Debug, Clone, Copy)]
-struct Answer<'a>(&'a Value);
-
-impl<'a> Answer<'a> {
-    fn decision(self) -> Option<&'a str> {
-        self.field("decision")?.as_str()
-    }
-
-    fn stops(self) -> bool {
-        self.field("continue") == Some(&json!(false))
-    }
-
-    fn reason(self) -> String {
-        Reason::new(self.text("reason")).as_str().to_owned()
-    }
-
-    fn stop_reason(self) -> String {
-        let reason = self.text("stopReason").or_else(|| self.text("reason"));
-        Reason::new(reason).as_str().to_owned()
-    }
-
-    fn text(self, key: &str) -> Option<&'a str> {
-        let text = self.field(key)?.as_str();
-        text.filter(|text| !text.trim().is_empty())
-    }
-
-    fn field(self, key: &str) -> Option<&'a Value> {
-        self.0.get(key)
-    }
-
-    fn specific(self, key: &str) -> Option<&'a Value> {
-        self.0.get("hookSpecificOutput")?.get(key)
     }
 }

@@ -4,7 +4,7 @@ use std::{
     fs,
     io::Write,
     path::Path,
-    process::{Output, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 use serde_json::{Value, json};
@@ -17,9 +17,13 @@ use crate::{
 
 /// Runs `forward` as an agent runs a hook.
 async fn forward(url: &str, more: &[&str], event: &Value) -> Output {
+    forward_text(url, more, event.to_string()).await
+}
+
+/// Runs `forward` with this text as input.
+async fn forward_text(url: &str, more: &[&str], event: String) -> Output {
     let mut command = hookgate(&["forward", "--url", url]);
     command.args(more);
-    let event = event.to_string();
     let wait = move || {
         let mut child = command
             .stdin(Stdio::piped())
@@ -216,6 +220,176 @@ async fn the_beginning_of_an_answer_that_is_not_hookgates_is_named() {
          unreadable response `<h1>no\\nbackend</h1>xx";
     assert!(stderr.starts_with(start), "{stderr}");
     assert!(stderr.len() < 500, "{stderr}");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_hookgates_is_a_failure() {
+    for (status, body) in [
+        (200, "{}"),
+        (200, r#"{"status":"ok"}"#),
+        (200, r#"{"hookgate":true}"#),
+        (200, "[]"),
+        (200, "null"),
+        (200, "<h1>ok</h1>"),
+        (202, "{}"),
+    ] {
+        let other = Upstream::with(move |_| respond(status, "application/json", body)).await;
+        let url = format!("http://{}", other.addr);
+
+        for (mode, code) in [("open", 1), ("closed", 2)] {
+            let output = forward(&url, &["--on-failure", mode], &shell("ls")).await;
+
+            assert_eq!(output.status.code(), Some(code), "{status} {body}");
+            assert!(output.stdout.is_empty(), "{status} {body}");
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            let cause = "sent a response that is not that of hookgate";
+            assert!(stderr.contains(cause), "{status} {body}: {stderr}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_input_with_a_key_twice_is_a_failure() {
+    let gate = gate().await;
+    let url = format!("http://{}", gate.agents);
+    let tool_input = r#"{"command":"rm -rf /","command":"ls"}"#;
+    let event = format!(
+        r#"{{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{tool_input}}}"#
+    );
+    for protocol in ["claude", "codex"] {
+        let closed = ["--protocol", protocol, "--on-failure", "closed"];
+        let output = forward_text(&url, &closed, event.clone()).await;
+
+        assert_eq!(output.status.code(), Some(2), "{protocol}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let expected = "hookgate: the input is ambiguous: `command` is given twice\n";
+        assert_eq!(stderr, expected, "{protocol}");
+    }
+}
+
+#[test]
+fn an_input_that_does_not_end_is_a_failure_after_the_timeout() {
+    let mut writer = Command::new("sleep")
+        .arg("10")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let unended = writer.stdout.take().unwrap();
+    let mut command = hookgate(&["forward", "--timeout", "300", "--on-failure", "closed"]);
+
+    let output = command.stdin(unended).output().unwrap();
+
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(stderr, "hookgate: the input on stdin did not end in time\n");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+/// Event at the end of a turn, with the name that an agent of this hook protocol has for it.
+fn turn_end(protocol: &str) -> Value {
+    let name = match protocol {
+        "claude" | "codex" => "Stop",
+        _ => "AfterAgent",
+    };
+    json!({ "session_id": "laptop-1", "hook_event_name": name, "prompt": "go",
+        "prompt_response": "done", "last_assistant_message": "done", "stop_hook_active": true })
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_at_the_end_of_a_turn_asks_for_no_other_answer() {
+    let upstream = Upstream::mock().await;
+    let mut broken = hook::command("bad", "exit 1");
+    broken["on_failure"] = json!("closed");
+    let again = hook::denying("again", "run the tests");
+    let failure = "Hook bad failed: exit code 1".to_owned();
+    let both = format!("{failure}\nrun the tests");
+    let alone = vec![("AfterAgent", broken.clone())];
+    let beside_denial = vec![("AfterAgent", broken), ("AfterAgent", again)];
+    for (hooks, reason) in [(alone, failure), (beside_denial, both)] {
+        let gate = TestGateway::start(&upstream, &hook::config(&hooks)).await;
+        for protocol in ["gemini", "tabnine", "claude", "codex"] {
+            let output = output(&gate, protocol, &turn_end(protocol)).await;
+
+            let stop = json!({ "continue": false, "stopReason": reason });
+            assert_eq!(output, stop, "{protocol}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn forks_that_continue_an_ended_turn_receive_no_stop() {
+    let upstream = Upstream::mock().await;
+    let mut broken = hook::command("bad", "exit 1");
+    broken["on_failure"] = json!("closed");
+    let stop = json!({ "decision": "deny", "continue": false, "stopReason": "over" });
+    let denial = json!({ "decision": "deny", "reason": "run the tests" });
+    let failure = json!({ "stopReason": "Hook bad failed: exit code 1" });
+    for (hook, expected) in [
+        (broken, &failure),
+        (
+            hook::printing("stop", &stop),
+            &json!({ "stopReason": "over" }),
+        ),
+        (hook::printing("again", &denial), &denial),
+    ] {
+        let config = hook::config(&[("AfterAgent", hook)]);
+        let gate = TestGateway::start(&upstream, &config).await;
+        for protocol in ["llxprt", "terminai"] {
+            let output = output(&gate, protocol, &turn_end(protocol)).await;
+
+            assert_eq!(&output, expected, "{protocol}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_cannot_be_reached_does_not_continue_a_turn() {
+    let exit_code = async |protocol: &str, event: &Value| {
+        let closed = ["--protocol", protocol, "--on-failure", "closed"];
+        let output = forward("http://127.0.0.1:1", &closed, event).await;
+        assert!(!output.stderr.is_empty(), "{event}");
+        output.status.code()
+    };
+    let mut sub_agent = turn_end("claude");
+    sub_agent["hook_event_name"] = json!("SubagentStop");
+
+    assert_eq!(exit_code("claude", &sub_agent).await, Some(1));
+    for protocol in ["gemini", "llxprt", "tabnine", "terminai", "claude", "codex"] {
+        let code = exit_code(protocol, &turn_end(protocol)).await;
+        assert_eq!(code, Some(1), "{protocol}");
+    }
+    assert_eq!(exit_code("gemini", &shell("ls")).await, Some(2));
+    assert_eq!(exit_code("claude", &bash("ls")).await, Some(2));
+}
+
+#[tokio::test]
+async fn hooks_see_the_mcp_server_of_a_reported_tool() {
+    let upstream = Upstream::mock().await;
+    let seen = |name| hook::command(name, &format!("cat > {name}.json"));
+    let hooks = [("BeforeTool", seen("call")), ("AfterTool", seen("result"))];
+    let gate = TestGateway::start(&upstream, &hook::config(&hooks)).await;
+    let github = json!({ "server_name": "github", "tool_name": "search_issues" });
+    for protocol in ["claude", "codex"] {
+        for (tool, context) in [
+            ("mcp__github__search_issues", &github),
+            ("Bash", &Value::Null),
+        ] {
+            let mut call = bash("ls");
+            call["tool_name"] = json!(tool);
+
+            output(&gate, protocol, &call).await;
+            output(&gate, protocol, &ran(tool, &json!("ok"))).await;
+
+            for file in ["call.json", "result.json"] {
+                assert_eq!(
+                    &gate.json(file)["mcp_context"],
+                    context,
+                    "{protocol}: {file}"
+                );
+            }
+        }
+    }
 }
 
 /// Output of `forward` for an agent with this hook protocol.
@@ -720,7 +894,7 @@ async fn forward_authenticates_with_the_key_in_a_file() {
 }
 
 /// The exit code of `forward` with these arguments. A denial is a block for the agent.
-fn refused(arguments: &[&str], configure: impl FnOnce(&mut std::process::Command)) -> Option<i32> {
+fn refused(arguments: &[&str], configure: impl FnOnce(&mut Command)) -> Option<i32> {
     let mut command = hookgate(&["forward"]);
     command.args(arguments);
     command.stdin(Stdio::null());

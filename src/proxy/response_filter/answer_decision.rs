@@ -12,7 +12,7 @@ use super::response_buffer::{ResponseBuffer, TurnEffect};
 use crate::{
     dialect::{self, DialectError, Document, ProposedCall, ResponseFormat},
     error::ApiError,
-    event::{Action, AfterAgent, EventName, FlowVerdict, HookRun, HookStatus, Reason},
+    event::{AfterAgent, EventName, FlowVerdict, HookRun, Reason},
     model::Role,
     observe::recorder::{ExchangeAction, ExchangeEvent},
     proxy::{transcript, turn_state::TurnState},
@@ -151,7 +151,7 @@ async fn fire_after_agent(
         stop_hook_active: turn.answer_retries > 0,
     };
     let outcome = turn.fire(event).await;
-    let has_failed = outcome.runs.iter().any(fails_closed);
+    let has_failed = outcome.runs.iter().any(HookRun::fails_closed);
     let reason = match outcome.verdict {
         FlowVerdict::Proceed(()) => return Ok(Break(None)),
         FlowVerdict::Stop(reason, _) => {
@@ -190,9 +190,4 @@ async fn fire_after_agent(
     turn.steps.end_round(Some("answer_denied"));
     buffer.discard();
     Ok(Continue(request))
-}
-
-/// Returns whether a hook denies because it has failed.
-fn fails_closed(run: &HookRun) -> bool {
-    run.is_enforced() && run.action == Action::Deny && run.status() == HookStatus::Failed
 }
