@@ -15,7 +15,7 @@ use crate::{
     dialect::{self, AllowedFunctions, Detail, ResponseDocument},
     error::{ApiError, ErrorReason},
     event::{AfterModel, BeforeModel, BeforeModelVerdict, EventName, FlowVerdict, HookRun},
-    hook::{Plan, conclude, evaluate},
+    hook::{Plan, conclude_passes, evaluate},
     model::{RequestMutation, ResponseMutation},
     observe::recorder::{ExchangeAction, ExchangeEvent},
     policy::PolicyRequest,
@@ -47,18 +47,20 @@ pub(super) async fn run(
     let locked = Box::pin(run_locked_hooks(turn, request, &mut plan, &mut runs));
     let locked_verdict = locked.await?;
     let is_answered_by_unlocked = plan.is_answered_by_unlocked(&runs);
+    let mut second = Vec::new();
     let inspected = match (evaluate::<BeforeModel>(&runs), locked_verdict) {
         (BeforeModelVerdict::Proceed(edits), locked) if needs_second_pass || !edits.is_empty() => {
             let unwritten = match locked {
                 Some(BeforeModelVerdict::Proceed(edits)) => edits,
                 _ => edits,
             };
-            inspect_edits(turn, request, &plan, &unwritten, &mut runs)
+            inspect_edits(turn, request, &plan, &unwritten, &mut second)
         }
         _ => Ok(()),
     };
     // An event whose edits cannot be written is recorded, too.
-    let mut verdict = conclude::<BeforeModel>(&context.recorder, plan.summary(), runs);
+    let (recorder, summary) = (&context.recorder, plan.summary());
+    let mut verdict = conclude_passes::<BeforeModel>(recorder, summary, runs, second);
     inspected?;
     if is_answered_by_unlocked && context.snapshot.engine.has_locked_answer_rules() {
         verdict = Box::pin(inspect_answer(turn, request, verdict)).await?;

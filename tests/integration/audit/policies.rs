@@ -286,6 +286,29 @@ async fn a_request_that_a_hook_edits_is_one_event_with_both_passes() {
 }
 
 #[tokio::test]
+async fn a_denial_of_what_a_hook_changed_has_no_reason_of_a_hook_that_allowed() {
+    let upstream = Upstream::mock().await;
+    let messages = json!([{ "role": "user", "content": "aurora" }]);
+    let mut edit = hook::request(&json!({ "messages": messages }));
+    edit["decision"] = "allow".into();
+    edit["reason"] = "no objection".into();
+    let edit = hook::config(&[("BeforeModel", hook::printing("edit", &edit))]);
+    let policy = "policies: [{ policy: prompt_guard, name: words, deny: [aurora] }]\n";
+    let gate = TestGateway::start(&upstream, &format!("{AUDIT}{policy}{edit}")).await;
+
+    let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
+
+    let reason = "This prompt is not allowed here.";
+    assert!(answer.text().contains(reason), "{}", answer.text());
+    assert!(!answer.text().contains("objection"), "{}", answer.text());
+    assert!(upstream.requests().is_empty());
+    let lines = stop_and_read_log(gate).await;
+    let denial = only(&lines, "event");
+    assert_eq!(denial["verdict"], "deny");
+    assert_eq!(denial["reason"]["sha256"], hash(reason));
+}
+
+#[tokio::test]
 async fn the_model_of_each_round_is_logged() {
     let upstream = upstream_with_tool_call().await;
     let edit = hook::request(&json!({ "model": "gemini-2.5-flash" }));
