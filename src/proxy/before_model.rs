@@ -178,9 +178,7 @@ fn apply_policies(
     let engine = &turn.context.snapshot.engine;
     let runs = engine.inspect_request(plan, turn.scope(), &mut edited)?;
     if edited.edited {
-        let model = edited.call.model_name();
         turn.context.record_action(ExchangeAction::Edit);
-        turn.context.record(&ExchangeEvent::ModelChanged(model));
         request.call = edited.call;
         request.document = edited.document;
     }
@@ -201,7 +199,6 @@ fn write_mutation(
         context.record_action(ExchangeAction::Edit);
     }
     if let Some(model) = edited.model {
-        context.record(&ExchangeEvent::ModelChanged(model.as_str()));
         request.call.model = Some(model);
     }
     if let Some(allowed) = edited.allowed {

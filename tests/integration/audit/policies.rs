@@ -326,3 +326,29 @@ async fn the_model_of_each_round_is_logged() {
     assert_eq!(models, ["gemini-2.5-flash", MODEL]);
     assert_eq!(only(&lines, "outcome")["model"], MODEL);
 }
+
+#[tokio::test]
+async fn a_call_that_is_denied_has_the_model_of_its_last_request() {
+    let edit = hook::request(&json!({ "model": "gemini-2.5-flash" }));
+    let denial = json!({ "decision": "deny", "reason": "enough" });
+    let then_denied = format!(
+        "cat > /dev/null; if [ -e swapped ]; then echo '{denial}'; \
+         else touch swapped; echo '{edit}'; fi"
+    );
+    let then_denied = hook::command("swap", &then_denied);
+    let allow = format!("{AUDIT}policies: [{{ policy: model_allow, models: [{MODEL}] }}]\n");
+    for (config, hook, requests, model) in [
+        (guard(""), then_denied, 1, "gemini-2.5-flash"),
+        (allow, hook::printing("swap", &edit), 0, MODEL),
+    ] {
+        let upstream = upstream_with_tool_call().await;
+        let hooks = hook::config(&[("BeforeModel", hook)]);
+        let gate = TestGateway::start(&upstream, &(config + &hooks)).await;
+
+        gate.agent().generate(MODEL, &prompt("hello")).await;
+
+        assert_eq!(upstream.requests().len(), requests);
+        let lines = stop_and_read_log(gate).await;
+        assert_eq!(only(&lines, "outcome")["model"], model);
+    }
+}
