@@ -30,7 +30,7 @@ pub use self::{
     configured_policy::ConfiguredPolicy,
     engine::Engine,
     guard::Guard,
-    outcome::{EventOutcome, conclude, evaluate, merge_runs},
+    outcome::{EventOutcome, conclude, conclude_passes, evaluate, merge_runs},
     plan::Plan,
     response_policies::ResponsePolicies,
     run::{EventScope, run_hooks, run_response_hooks},

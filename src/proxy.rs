@@ -197,8 +197,6 @@ async fn run_stages(
             Continue(document) => {
                 request.document = document;
                 request.call = call;
-                let model = request.call.model_name();
-                context.record(&ExchangeEvent::ModelChanged(model));
             }
         }
     }

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use crate::{
     config::HookMode,
     event::{
-        Diagnostic, EventKind, EventName, EventOrigin, HookOutput, HookResult, HookRun, RuleId,
-        merge_outputs,
+        Action, Diagnostic, EventKind, EventName, EventOrigin, HookOutput, HookResult, HookRun,
+        RuleId, merge_outputs,
     },
     observe::recorder::{EventDecision, ExchangeEvent, PlanSummary, Recorder},
 };
@@ -80,7 +80,33 @@ pub fn conclude<E: EventKind>(
     plan: PlanSummary<'_>,
     runs: Vec<HookRun>,
 ) -> E::Verdict {
-    let outcome = merge::<E>(runs);
+    record::<E>(recorder, plan, merge::<E>(runs))
+}
+
+/// Concludes an event like [`conclude`], with the runs of the second pass apart. If these deny, the
+/// denial has their reasons only.
+pub fn conclude_passes<E: EventKind>(
+    recorder: &Recorder,
+    plan: PlanSummary<'_>,
+    mut runs: Vec<HookRun>,
+    second: Vec<HookRun>,
+) -> E::Verdict {
+    let (second_output, _) = merge_runs::<E>(&second);
+    runs.extend(second);
+    let mut outcome = merge::<E>(runs);
+    if E::action(&second_output) >= Action::Deny {
+        outcome.output.reason = second_output.reason;
+        outcome.verdict = E::evaluate(&outcome.output);
+    }
+    record::<E>(recorder, plan, outcome)
+}
+
+/// Records the outcome of an event of a model call, and returns its verdict.
+fn record<E: EventKind>(
+    recorder: &Recorder,
+    plan: PlanSummary<'_>,
+    outcome: EventOutcome<E::Verdict>,
+) -> E::Verdict {
     let decision = decision::<E>(&outcome, EventOrigin::ModelCall, plan);
     recorder.record(&match E::NAME {
         EventName::AfterModel => ExchangeEvent::ChunkDecided(&decision),

@@ -15,7 +15,7 @@ use crate::{
     dialect::{self, AllowedFunctions, Detail, ResponseDocument},
     error::{ApiError, ErrorReason},
     event::{AfterModel, BeforeModel, BeforeModelVerdict, EventName, FlowVerdict, HookRun},
-    hook::{Plan, conclude, evaluate},
+    hook::{Plan, conclude_passes, evaluate},
     model::{RequestMutation, ResponseMutation},
     observe::recorder::{ExchangeAction, ExchangeEvent},
     policy::PolicyRequest,
@@ -47,18 +47,20 @@ pub(super) async fn run(
     let locked = Box::pin(run_locked_hooks(turn, request, &mut plan, &mut runs));
     let locked_verdict = locked.await?;
     let is_answered_by_unlocked = plan.is_answered_by_unlocked(&runs);
+    let mut second = Vec::new();
     let inspected = match (evaluate::<BeforeModel>(&runs), locked_verdict) {
         (BeforeModelVerdict::Proceed(edits), locked) if needs_second_pass || !edits.is_empty() => {
             let unwritten = match locked {
                 Some(BeforeModelVerdict::Proceed(edits)) => edits,
                 _ => edits,
             };
-            inspect_edits(turn, request, &plan, &unwritten, &mut runs)
+            inspect_edits(turn, request, &plan, &unwritten, &mut second)
         }
         _ => Ok(()),
     };
     // An event whose edits cannot be written is recorded, too.
-    let mut verdict = conclude::<BeforeModel>(&context.recorder, plan.summary(), runs);
+    let (recorder, summary) = (&context.recorder, plan.summary());
+    let mut verdict = conclude_passes::<BeforeModel>(recorder, summary, runs, second);
     inspected?;
     if is_answered_by_unlocked && context.snapshot.engine.has_locked_answer_rules() {
         verdict = Box::pin(inspect_answer(turn, request, verdict)).await?;
@@ -176,9 +178,7 @@ fn apply_policies(
     let engine = &turn.context.snapshot.engine;
     let runs = engine.inspect_request(plan, turn.scope(), &mut edited)?;
     if edited.edited {
-        let model = edited.call.model_name();
         turn.context.record_action(ExchangeAction::Edit);
-        turn.context.record(&ExchangeEvent::ModelChanged(model));
         request.call = edited.call;
         request.document = edited.document;
     }
@@ -199,7 +199,6 @@ fn write_mutation(
         context.record_action(ExchangeAction::Edit);
     }
     if let Some(model) = edited.model {
-        context.record(&ExchangeEvent::ModelChanged(model.as_str()));
         request.call.model = Some(model);
     }
     if let Some(allowed) = edited.allowed {

@@ -1,6 +1,8 @@
 //! Records requests: starts a recorder, passes bodies and errors to it, and writes its summary
 //! into response headers.
 
+use std::io;
+
 use axum::{body::Body, extract::Request, response::Response};
 use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
 use http_body_util::BodyExt;
@@ -126,13 +128,22 @@ impl Drop for UsageRecording {
 }
 
 /// Records the cause of an error, if it has one.
-pub(super) fn record_cause(recorder: &Recorder, error: &ApiError) {
+fn record_cause(recorder: &Recorder, error: &ApiError) {
     if let Some(cause) = error.cause() {
         recorder.record(&ExchangeEvent::UpstreamFailed {
             error: cause,
             has_response: error.reason() == ErrorReason::UpstreamUnreadable,
         });
     }
+}
+
+/// Records an error that breaks off a response whose status is known. Returns the error of its
+/// body.
+pub(super) fn record_break(recorder: &Recorder, error: &ApiError) -> io::Error {
+    record_cause(recorder, error);
+    let reason = error.reason().as_str();
+    recorder.record(&ExchangeEvent::StreamAborted { reason });
+    io::Error::other(reason)
 }
 
 /// Records that a request ends with an error.

@@ -1,11 +1,12 @@
 //! Replies to the agent: a hook's answer, a denial, or upstream's response.
 
-use std::{io, mem, ops::ControlFlow, time::Duration};
+use std::{mem, ops::ControlFlow, time::Duration};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderValue, StatusCode, header};
+use http_body_util::BodyExt;
 
 use super::{exchange_events, model_request::ModelRequest, request_context::RequestContext};
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
     error::{ApiError, ErrorReason},
     event::Reason,
     model::ResponseMutation,
-    observe::recorder::{ExchangeEvent, Recorder},
+    observe::recorder::Recorder,
     upstream::{UpstreamResponse, content_headers::UnexpectedContentType, headers},
 };
 
@@ -132,11 +133,8 @@ impl Responder {
 
     /// Records an error and builds the rest of a body that breaks off.
     pub(super) fn break_stream(&self, error: &ApiError) -> Body {
-        let reason = error.reason().as_str();
-        exchange_events::record_cause(&self.recorder, error);
-        self.recorder
-            .record(&ExchangeEvent::StreamAborted { reason });
-        Body::from_stream(stream::iter([Err::<Bytes, _>(io::Error::other(reason))]))
+        let error = exchange_events::record_break(&self.recorder, error);
+        Body::from_stream(stream::iter([Err::<Bytes, _>(error)]))
     }
 
     /// Builds the last chunk of a response that a reply of hooks ends.
@@ -193,7 +191,10 @@ pub(super) fn unchanged(answer: UpstreamResponse, context: &RequestContext) -> R
     *response.status_mut() = answer.status;
     // The body is unchanged, so `content-length` holds.
     *response.headers_mut() = headers::response_headers(mem::take(&mut answer.headers));
-    *response.body_mut() = Body::new(answer.into_body());
+    let recorder = context.recorder.clone();
+    let body = answer.into_body();
+    let body = body.map_err(move |error| exchange_events::record_break(&recorder, &error.into()));
+    *response.body_mut() = Body::new(body);
     response
 }
 

@@ -133,8 +133,11 @@ pub(super) async fn send(
     outgoing: OutgoingRequest,
     body: Option<&Bytes>,
 ) -> Result<UpstreamResponse, ApiError> {
-    let target = outgoing.target.as_str();
-    let sending = ExchangeEvent::Sending { target, body };
+    let sending = ExchangeEvent::Sending {
+        model: call.model_name(),
+        target: outgoing.target.as_str(),
+        body,
+    };
     context.recorder.record_durably(&sending).await?;
     let record_target = |target| {
         context.record(&ExchangeEvent::UpstreamSelected(target));

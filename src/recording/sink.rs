@@ -138,7 +138,7 @@ impl RecordingSink {
     fn record_upstream(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         let ms = milliseconds(exchange);
         match event {
-            ExchangeEvent::Sending { target, body } => {
+            ExchangeEvent::Sending { target, body, .. } => {
                 self.decide(exchange);
                 // An unedited body shares its memory with the request or the round before.
                 let raw = self.raw.as_deref();
@@ -451,8 +451,12 @@ mod tests {
         let body = Bytes::from(vec![b'x'; 9_000_000]);
         sink.record(&exchange, &ExchangeEvent::RequestRead(&body));
         for sent in [&body, &body, &edited, &edited, &edited] {
-            let (target, body) = ("/path", Some(sent));
-            sink.record(&exchange, &ExchangeEvent::Sending { target, body });
+            let sending = ExchangeEvent::Sending {
+                model: "m",
+                target: "/path",
+                body: Some(sent),
+            };
+            sink.record(&exchange, &sending);
         }
 
         let raw = sink.raw.as_ref();

@@ -101,26 +101,20 @@ fn rules_of(snapshot: &Snapshot) -> Vec<RuleView> {
 
 fn remarks(summary: &RuleSummary, proof: Option<&GuardStatus>) -> Vec<RuleRemark> {
     let (rule, counts) = (&summary.rule, &summary.counts);
-    let guard = guard_remark(rule, proof);
     let is_asked = counts.asked > 0;
     let has_acted = counts.acted > 0 || counts.would_have > 0;
     let is_proven = proof.map(|proof| proof.proven);
     let found = [
-        (is_proven == Some(false), RuleRemark::NotProven),
-        (summary.last_day.failed > 0, RuleRemark::Failing),
-        (guard == Some(RuleRemark::FailsOpen), RuleRemark::FailsOpen),
-        (
-            guard == Some(RuleRemark::WithoutProof),
-            RuleRemark::WithoutProof,
-        ),
-        (!is_asked && !rule.disabled, RuleRemark::NeverAsked),
-        (is_asked && !has_acted, RuleRemark::NeverActed),
-        (rule.mode == HookMode::Observe, RuleRemark::Observes),
-        (rule.disabled, RuleRemark::Disabled),
-        (is_proven == Some(true), RuleRemark::Proven),
+        (is_proven == Some(false)).then_some(RuleRemark::NotProven),
+        (summary.last_day.failed > 0).then_some(RuleRemark::Failing),
+        guard_remark(rule, proof),
+        (!is_asked && !rule.disabled).then_some(RuleRemark::NeverAsked),
+        (is_asked && !has_acted).then_some(RuleRemark::NeverActed),
+        (rule.mode == HookMode::Observe).then_some(RuleRemark::Observes),
+        rule.disabled.then_some(RuleRemark::Disabled),
+        (is_proven == Some(true)).then_some(RuleRemark::Proven),
     ];
-    let found = found.into_iter().filter(|(holds, _)| *holds);
-    found.map(|(_, state)| state).collect()
+    found.into_iter().flatten().collect()
 }
 
 /// Returns the remark about the failures of a hook that could deny something, or exclude tools.

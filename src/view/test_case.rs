@@ -148,7 +148,9 @@ fn differences(
     let is_limited = call.events().iter().any(is_limited);
     let repeats = call.repeats_decision();
     let has_earlier_calls = has_earlier_calls(call, recorded);
-    let has_error = call.rounds > 0 && !call.is_successful() && content.answer.is_none();
+    // Behind keep-alives, an error breaks off a response with status 200.
+    let is_failed = call.error.is_some() || !call.is_successful();
+    let has_error = call.rounds > 0 && is_failed && content.answer.is_none();
     let found = [
         is_masked.then_some(CaseDifference::MaskedContent),
         repeats.then_some(CaseDifference::RepeatedDecision),

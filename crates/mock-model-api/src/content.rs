@@ -24,7 +24,7 @@ impl ContentForm {
         let last = self.contents.last_mut();
         let parts = last.and_then(|content| content.get_mut("parts")?.as_array_mut());
         match parts {
-            Some(parts) if parts.iter().all(is_result) => parts.push(result),
+            Some(parts) if parts.last().is_some_and(is_result) => parts.push(result),
             _ => self.push("user", &[result]),
         }
     }

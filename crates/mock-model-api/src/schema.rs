@@ -1,6 +1,6 @@
 //! Example values for JSON Schema and for Gemini schemas with upper-case types.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use super::call::field;
 
@@ -9,6 +9,13 @@ const MAX_DEPTH: usize = 8;
 
 /// Maximum number of items and of characters that a schema can require.
 const MAX_LENGTH: u64 = 100;
+
+/// Maximum size of a number that a schema requires, in bytes. Longer ones have no effect: they
+/// would be parsed for each value.
+const MAX_NUMBER_BYTES: usize = 30;
+
+/// Types of values, by their names in JSON Schema.
+const KINDS: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 
 /// Memory for the examples of one answer, in bytes.
 const MAX_EXAMPLE_BYTES: usize = 1024 * 1024;
@@ -53,7 +60,7 @@ impl Examples {
         if let Some(choice) = choices.into_iter().find_map(|name| first(schema, name)) {
             return self.value(choice, root, depth + 1);
         }
-        match kind(schema).as_str() {
+        match kind(schema) {
             "string" => text(schema).into(),
             "integer" | "number" => {
                 bound(schema).map_or_else(|| Value::from(1), |bound| self.copy(bound))
@@ -112,16 +119,20 @@ impl Examples {
 }
 
 /// Returns the type in lower case: the first of several; `object` if only properties
-/// are given.
-fn kind(schema: &Value) -> String {
+/// are given, and `null` for an unknown one.
+fn kind(schema: &Value) -> &'static str {
     let named = match schema.get("type") {
         Some(Value::Array(_)) => first(schema, "type"),
         other => other,
     };
     match named.and_then(Value::as_str) {
-        Some(name) => name.to_ascii_lowercase(),
-        None if schema.get("properties").is_some() => "object".to_owned(),
-        None => "string".to_owned(),
+        Some(name) => {
+            let mut kinds = KINDS.into_iter();
+            let kind = kinds.find(|kind| kind.eq_ignore_ascii_case(name));
+            kind.unwrap_or("null")
+        }
+        None if schema.get("properties").is_some() => "object",
+        None => "string",
     }
 }
 
@@ -136,14 +147,19 @@ fn text(schema: &Value) -> String {
 /// Returns the bound that a number needs: the minimum, or a maximum that excludes 1.
 fn bound(schema: &Value) -> Option<&Value> {
     let minimum = schema.get("minimum").filter(|bound| bound.is_number());
-    let maximum = schema.get("maximum");
-    minimum.or(maximum.filter(|bound| bound.as_f64().is_some_and(|bound| bound < 1.0)))
+    let excludes_one = |maximum: &&Value| {
+        let number = maximum.as_number();
+        let number = number.filter(|number| number.as_str().len() <= MAX_NUMBER_BYTES);
+        let maximum = number.and_then(Number::as_f64);
+        maximum.is_some_and(|maximum| maximum < 1.0)
+    };
+    minimum.or_else(|| schema.get("maximum").filter(excludes_one))
 }
 
 /// Returns a length; Gemini's schemas write it as a string.
 fn length(schema: &Value, name: &str) -> u64 {
     let length = field(schema, name).and_then(|found| match found {
-        Value::String(digits) => digits.parse().ok(),
+        Value::String(digits) if digits.len() <= MAX_NUMBER_BYTES => digits.parse().ok(),
         other => other.as_u64(),
     });
     length.unwrap_or(0).min(MAX_LENGTH)

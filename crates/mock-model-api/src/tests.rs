@@ -5,6 +5,8 @@ mod chat;
 mod request_log;
 mod responses;
 
+use std::time::{Duration, Instant};
+
 use axum::{
     Router,
     body::{Body, to_bytes},
@@ -322,6 +324,58 @@ async fn arguments_of_many_calls_are_small() {
     assert_eq!(parts(&answer).len(), 100);
     let bytes = answer.to_string().len();
     assert!(bytes < 1_000_000, "{bytes} bytes");
+}
+
+#[tokio::test]
+async fn long_fields_of_a_schema_are_not_read_for_each_value() {
+    let long = 1_000_000;
+    let number: Value = serde_json::from_str(&"1".repeat(long)).unwrap();
+    let array = |items: Value| json!({ "type": "array", "items": items, "minItems": 100 });
+    for items in [
+        json!({ "type": "x".repeat(long) }),
+        json!({ "type": "string", "minLength": "0".repeat(long) }),
+        json!({ "type": "integer", "maximum": number }),
+    ] {
+        let mut request = prompt("hello");
+        let schema = (0..3).fold(items, |items, _| array(items));
+        request["generationConfig"] = json!({ "responseJsonSchema": schema });
+        let started = Instant::now();
+
+        post(&mock(), UNARY, &request).await;
+
+        assert!(started.elapsed() < Duration::from_secs(5));
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_that_repeats_a_name_has_at_most_100_calls() {
+    let answer = post(
+        &mock(),
+        UNARY,
+        &with_tools(&"glob ".repeat(5000), &Value::Null),
+    )
+    .await;
+
+    assert_eq!(parts(&answer).len(), 100);
+}
+
+#[tokio::test]
+async fn many_declared_names_do_not_take_quadratic_time() {
+    let names: Vec<String> = (10_000..40_000)
+        .map(|number| format!("f{number}"))
+        .collect();
+    let declarations = names.iter().map(|name| json!({ "name": name }));
+    let declarations: Vec<Value> = declarations.collect();
+    let config = json!({ "functionCallingConfig": { "allowedFunctionNames": names } });
+    let mut request = prompt(&"word ".repeat(150_000));
+    request["tools"] = json!([{ "functionDeclarations": declarations }]);
+    request["toolConfig"] = config;
+    let started = Instant::now();
+
+    let answer = post(&mock(), UNARY, &request).await;
+
+    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(parts(&answer)[0]["text"].is_string());
 }
 
 #[tokio::test]

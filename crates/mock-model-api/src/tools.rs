@@ -1,5 +1,7 @@
 //! Function calls that a prompt requests by name.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::{call::field, schema::Examples};
@@ -7,15 +9,28 @@ use super::{call::field, schema::Examples};
 /// Thought signature, which only the API can verify.
 pub(super) const SIGNATURE: &str = "bW9jay1zaWduYXR1cmU=";
 
+/// Maximum number of calls in one answer.
+const MAX_CALLS: usize = 100;
+
+/// Maximum size of the texts in which names are searched for, in bytes. The text behind each call
+/// counts once for each declared name.
+const MAX_SEARCHED_BYTES: usize = 64 * 1024 * 1024;
+
 /// Returns one `functionCall` part for each declared function that `prompt` names, in
-/// order. A JSON object after the name becomes its arguments; otherwise they are
-/// derived from the declaration.
+/// order and within the bounds. A JSON object after the name becomes its arguments;
+/// otherwise they are derived from the declaration.
 pub(super) fn calls(request: &Value, prompt: &str, answer_id: &str) -> Vec<Value> {
     let callable = callable(request);
     let mut calls = Vec::new();
     let mut examples = Examples::new();
     let mut rest = prompt;
-    while let Some((declaration, name, after)) = next_mention(rest, &callable) {
+    let mut remaining_bytes = MAX_SEARCHED_BYTES;
+    while calls.len() < MAX_CALLS
+        && let Some(remaining) =
+            remaining_bytes.checked_sub(rest.len().saturating_mul(callable.len()))
+        && let Some((declaration, name, after)) = next_mention(rest, &callable)
+    {
+        remaining_bytes = remaining;
         let (given, after) = leading_object(after);
         let args = given.unwrap_or_else(|| arguments(declaration, &mut examples));
         let id = format!("{answer_id}-call-{}", calls.len());
@@ -40,7 +55,9 @@ fn callable(request: &Value) -> Vec<&Value> {
     }
     let allowed = config
         .and_then(|config| field(config, "allowedFunctionNames")?.as_array())
-        .filter(|names| !names.is_empty());
+        .filter(|names| !names.is_empty())
+        .map(|names| names.iter().filter_map(Value::as_str));
+    let allowed: Option<BTreeSet<&str>> = allowed.map(Iterator::collect);
     let tools = request.get("tools").and_then(Value::as_array);
     tools
         .into_iter()
@@ -48,7 +65,8 @@ fn callable(request: &Value) -> Vec<&Value> {
         .filter_map(|tool| field(tool, "functionDeclarations")?.as_array())
         .flatten()
         .filter(|declaration| {
-            let name = declaration.get("name");
+            let name = declaration.get("name").and_then(Value::as_str);
+            let allowed = allowed.as_ref();
             allowed.is_none_or(|names| name.is_some_and(|name| names.contains(name)))
         })
         .collect()

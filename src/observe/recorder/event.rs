@@ -52,8 +52,6 @@ pub enum ExchangeEvent<'a> {
         /// Name of the sub-agent that makes the call, if it is one.
         sub_agent: Option<&'a str>,
     },
-    /// A policy or hook changed the model.
-    ModelChanged(&'a str),
     /// Policies or hooks acted on the call.
     ActionTaken(ExchangeAction),
     /// Policies and hooks were selected for an event.
@@ -106,6 +104,8 @@ pub enum ExchangeEvent<'a> {
     RequestRead(&'a Bytes),
     /// The call is about to go upstream.
     Sending {
+        /// Model that is called; empty if there is none.
+        model: &'a str,
         /// Path and query, without credentials.
         target: &'a str,
         /// Body of the request; `None` if that of the agent is passed through.

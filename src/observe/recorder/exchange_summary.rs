@@ -35,7 +35,7 @@ pub struct ExchangeSummary {
     pub dialect: &'static str,
     /// The model that the agent requested.
     pub requested_model: String,
-    /// The model that is called.
+    /// The model that was called last; the requested one until then.
     pub model: String,
     /// Address of upstream that was called last: `primary` or `fallback`; empty if none was.
     pub upstream: &'static str,
@@ -134,7 +134,6 @@ impl ExchangeSummary {
                 self.trace = *trace;
             }
             ExchangeEvent::SessionFound { id, .. } => (*id).clone_into(&mut self.session_id),
-            ExchangeEvent::ModelChanged(model) => (*model).clone_into(&mut self.model),
             ExchangeEvent::ActionTaken(action) => self.action = self.action.max(*action),
             ExchangeEvent::Planned {
                 event,
@@ -150,7 +149,10 @@ impl ExchangeSummary {
                 self.chunks += 1;
                 self.asked.ask_about_chunk();
             }
-            ExchangeEvent::Sending { .. } => self.is_waiting = true,
+            ExchangeEvent::Sending { model, .. } => {
+                (*model).clone_into(&mut self.model);
+                self.is_waiting = true;
+            }
             ExchangeEvent::UpstreamSelected(target) => self.attempt(target),
             ExchangeEvent::UsageReported(usage) => self.tokens.set(*usage),
             ExchangeEvent::Failed { reason, status } => {

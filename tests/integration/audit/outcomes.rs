@@ -139,8 +139,14 @@ async fn an_error_that_breaks_off_a_stream_is_logged_listed_and_exported() {
         write_chunk(&mut socket, chunk.as_bytes()).await.unwrap();
     })
     .await;
-    let config = format!("{AUDIT}policies: [{{ policy: redact, detect: [email] }}]\n");
-    let gate = TestGateway::start(&upstream, &config).await;
+    for config in ["policies: [{ policy: redact, detect: [email] }]\n", ""] {
+        assert_break_is_recorded(&upstream, config).await;
+    }
+}
+
+/// Checks the records of a call whose stream the upstream breaks off.
+async fn assert_break_is_recorded(upstream: &Upstream, config: &str) {
+    let gate = TestGateway::start(upstream, &format!("{AUDIT}{config}")).await;
 
     let path = format!("/v1beta/models/{MODEL}:streamGenerateContent?alt=sse");
     let (agent, body) = (gate.agent(), prompt("hi").to_string());

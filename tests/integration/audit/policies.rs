@@ -286,6 +286,28 @@ async fn a_request_that_a_hook_edits_is_one_event_with_both_passes() {
 }
 
 #[tokio::test]
+async fn a_denial_of_what_a_hook_changed_has_no_reason_of_a_hook_that_allowed() {
+    let upstream = Upstream::mock().await;
+    let messages = json!([{ "role": "user", "content": "aurora" }]);
+    let mut edit = hook::request(&json!({ "messages": messages }));
+    edit["decision"] = "allow".into();
+    edit["reason"] = "no objection".into();
+    let edit = hook::config(&[("BeforeModel", hook::printing("edit", &edit))]);
+    let policy = "policies: [{ policy: prompt_guard, name: words, deny: [aurora] }]\n";
+    let gate = TestGateway::start(&upstream, &format!("{AUDIT}{policy}{edit}")).await;
+
+    let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
+
+    let reason = "This prompt is not allowed here.";
+    assert!(answer.text().contains(reason), "{}", answer.text());
+    assert!(!answer.text().contains("objection"), "{}", answer.text());
+    assert!(upstream.requests().is_empty());
+    let lines = stop_and_read_log(gate).await;
+    let denial = lines.iter().find(|line| line["verdict"] == "deny");
+    assert_eq!(denial.unwrap()["reason"]["sha256"], hash(reason));
+}
+
+#[tokio::test]
 async fn the_model_of_each_round_is_logged() {
     let upstream = upstream_with_tool_call().await;
     let edit = hook::request(&json!({ "model": "gemini-2.5-flash" }));
@@ -303,4 +325,30 @@ async fn the_model_of_each_round_is_logged() {
     let models: Vec<&Value> = requests.map(|request| &request["model"]).collect();
     assert_eq!(models, ["gemini-2.5-flash", MODEL]);
     assert_eq!(only(&lines, "outcome")["model"], MODEL);
+}
+
+#[tokio::test]
+async fn a_call_that_is_denied_has_the_model_of_its_last_request() {
+    let edit = hook::request(&json!({ "model": "gemini-2.5-flash" }));
+    let denial = json!({ "decision": "deny", "reason": "enough" });
+    let then_denied = format!(
+        "cat > /dev/null; if [ -e swapped ]; then echo '{denial}'; \
+         else touch swapped; echo '{edit}'; fi"
+    );
+    let then_denied = hook::command("swap", &then_denied);
+    let allow = format!("{AUDIT}policies: [{{ policy: model_allow, models: [{MODEL}] }}]\n");
+    for (config, hook, requests, model) in [
+        (guard(""), then_denied, 1, "gemini-2.5-flash"),
+        (allow, hook::printing("swap", &edit), 0, MODEL),
+    ] {
+        let upstream = upstream_with_tool_call().await;
+        let hooks = hook::config(&[("BeforeModel", hook)]);
+        let gate = TestGateway::start(&upstream, &(config + &hooks)).await;
+
+        gate.agent().generate(MODEL, &prompt("hello")).await;
+
+        assert_eq!(upstream.requests().len(), requests);
+        let lines = stop_and_read_log(gate).await;
+        assert_eq!(only(&lines, "outcome")["model"], model);
+    }
 }

@@ -13,7 +13,7 @@ use super::calls::{
 };
 use crate::harness::{
     Agent, Answer, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, hook, prompt,
-    respond, run,
+    read_to_end, respond, run,
 };
 
 const CONTENT: &str = "trace: { content: { denied_or_edited: true } }\n";
@@ -393,6 +393,28 @@ async fn a_test_of_a_call_that_the_model_api_answers_with_an_error_has_a_note() 
     let page = wait_for_text(&Browser::at(&gateway), &path, "<pre tabindex").await;
 
     assert_eq!(answer.status, 500, "{}", answer.text());
+    assert!(page.contains("answered with an error"), "{page}");
+}
+
+#[tokio::test]
+async fn a_test_of_a_stream_that_an_error_of_the_model_api_breaks_off_has_a_note() {
+    let error = r#"{"error":{"code":500,"message":"no","status":"INTERNAL"}}"#;
+    let upstream = Upstream::with(move |_| respond(500, "application/json", error)).await;
+    let slow = hook::command("slow", "cat > /dev/null; sleep 0.5");
+    let settings = "timeouts: { keep_alive: 50ms }\n\
+                    policies: [{ policy: redact, detect: [email] }]\n";
+    let hooks = hook::config(&[("BeforeModel", slow)]);
+    let gateway = gateway_with_file(&upstream, &format!("{CONTENT}{settings}{hooks}")).await;
+
+    let path = "/v1beta/models/m:streamGenerateContent?alt=sse";
+    let body = prompt("mail bob@example.com").to_string();
+    let mut answer = gateway.agent().open(path, body).await;
+    read_to_end(&mut answer).await;
+    let id = answer.headers()["x-hookgate-request-id"].to_str().unwrap();
+    let path = format!("/console/calls/{id}/test");
+    let page = wait_for_text(&Browser::at(&gateway), &path, "<pre tabindex").await;
+
+    assert_eq!(answer.status().as_u16(), 200);
     assert!(page.contains("answered with an error"), "{page}");
 }
 
