@@ -195,15 +195,13 @@ impl ForwardArgs {
             return Err(self.failed(FOREIGN_RESPONSE));
         };
         let arguments = explanation.get("arguments");
-        Ok(match report {
-            Some(report) => report.output(answer, arguments),
-            None => {
-                if self.protocol.continues_ended_turns() && ends_turn(input) {
-                    remove_stop(&mut answer);
-                }
-                gemini_output(answer, arguments, self.protocol)
-            }
-        })
+        if let Some(report) = report {
+            return Ok(report.output(answer, arguments));
+        }
+        if self.protocol.continues_ended_turns() && ends_turn(input) {
+            remove_stop(&mut answer);
+        }
+        Ok(gemini_output(answer, arguments, self.protocol))
     }
 
     fn headers(&self) -> Result<HeaderMap, Failure> {
