@@ -16,6 +16,7 @@ use crate::{
     proof::policy_denies,
     session::MatchKind,
     state::{App, Snapshot},
+    test_case::ExpectedVerdict,
 };
 
 /// The config of a bundle, seen from its folder of tests.
@@ -84,10 +85,15 @@ pub enum CaseDifference {
 /// Returns a case with the request and the answers of a call, and its verdict. `None` if the
 /// content holds no request, or an error ended the call without a verdict.
 pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Option<ContentCase> {
-    let verdict = verdict(call)?.as_str();
+    let decided = verdict(call)?;
+    let recorded = RecordedCall::new(call, content)?;
+    let verdict = if recorded.repeats_error && decided < Action::Respond {
+        ExpectedVerdict::Error.as_str()
+    } else {
+        decided.as_str()
+    };
     let name = format!("call {} ends with {verdict}", call.id);
     let mut case = Map::from_iter([("name".to_owned(), json!(name))]);
-    let recorded = RecordedCall::new(call, content)?;
     let mut differences = differences(call, content, &recorded);
     case.extend(recorded.into_fields("request"));
     case.insert("expect".to_owned(), json!({ "verdict": verdict }));
