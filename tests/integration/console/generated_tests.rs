@@ -541,7 +541,7 @@ const OTHER_CONFIG: &str = "may have other policies and hooks than this call had
 
 #[tokio::test]
 async fn a_test_of_a_stored_revision_has_a_note() {
-    for (content, is_promoted) in [(CONTENT, true), ("", true), (CONTENT, false)] {
+    for (content, is_promoted) in [(CONTENT, true), (CONTENT, false), ("", true), ("", false)] {
         let folder = TempDir::new().unwrap();
         let (mut served, _upstream) = gateway_with_revisions(folder.path(), content).await;
         let agent = Agent::at(served.addr());
