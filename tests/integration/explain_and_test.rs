@@ -200,7 +200,7 @@ fn an_error_in_a_stream_is_the_verdict() {
     let mut failed =
         json!({ "type": "response.failed", "sequence_number": 1, "response": response });
     failed["response"]["status"] = json!("failed");
-    failed["response"]["error"] = error.clone();
+    failed["response"]["error"] = error;
     let event = json!({ "type": "error", "sequence_number": 1, "message": "overloaded" });
     let contents = json!({ "contents": [{ "role": "user", "parts": [{ "text": "Hello" }] }] });
     let mut messages = json!({ "model": "m", "stream": true, "messages": [{ "role": "user", "content": "Hello" }] });
