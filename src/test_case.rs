@@ -19,7 +19,7 @@ pub use self::{
     action::{AgentAction, SimulatedCall, SimulatedReport},
     case_api::{DEFAULT_MODEL, model_path},
     expected_verdict::ExpectedVerdict,
-    model_answer::{ModelAnswer, UnreadableAnswer, read_answer},
+    model_answer::{ModelAnswer, UnreadableAnswer, answering_dialect, read_answer, request_line},
 };
 use self::{
     action::{INVALID_PATH, is_request_path, parse_headers},

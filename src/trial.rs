@@ -21,7 +21,7 @@ use axum::{
     response::Response,
 };
 use futures_util::future::BoxFuture;
-use http::{Method, header};
+use http::header;
 use mock_model_api::MockConfig;
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -33,17 +33,17 @@ use url::Url;
 use self::{expectation::compare, script::script};
 pub use self::{
     json_diff::{ExtraKeys, differences, display_value},
-    report::{RecordedRequest, TrialReport},
+    report::{RecordedRequest, TrialReport, error_message},
 };
 use crate::{
     auth,
     config::{Auth, Config, ConfigError, Grant, MissingSecrets, Overrides, TraceSettings},
-    dialect::{self, Dialect, RequestLine},
+    dialect::{self, Dialect},
     hook::{self, HookExecution, Tracer},
     observe::trace::TraceFilter,
     sha256::sha256,
     state::{App, AppResources, BuildError},
-    test_case::{AgentAction, TestCase, UnreadableAnswer},
+    test_case::{AgentAction, TestCase, UnreadableAnswer, request_line},
     upstream::{
         content_headers::{self, MediaType},
         sse::SseReader,
@@ -214,15 +214,10 @@ fn authenticate_by_name(auth: &mut Auth) {
 /// Returns the dialect in which the agent of an action is answered.
 fn dialect_of(action: &AgentAction) -> &'static dyn Dialect {
     let path = match action {
-        AgentAction::Call(call) => call.path.split('?').next().unwrap_or_default(),
+        AgentAction::Call(call) => call.path.as_str(),
         AgentAction::Report(_) => "",
     };
-    dialect::dialect_of(RequestLine {
-        method: &Method::POST,
-        path,
-        query: "",
-        api: None,
-    })
+    dialect::dialect_of(request_line(path))
 }
 
 /// Returns the request that an agent sends.

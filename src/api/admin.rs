@@ -200,7 +200,7 @@ pub(super) async fn hooks(State(app): State<App>) -> Json<Vec<HookInfo>> {
         on_failure: None,
         mode: policy.mode,
         when: policy.condition(),
-        proof: snapshot.proofs.of_rule(policy.rule),
+        proof: snapshot.guard_status(policy.rule),
     });
     let hooks = table.hooks().map(|hook| HookInfo {
         event: hook.event.as_str(),
@@ -212,7 +212,7 @@ pub(super) async fn hooks(State(app): State<App>) -> Json<Vec<HookInfo>> {
         on_failure: Some(hook.spec.on_failure),
         mode: hook.spec.mode,
         when: hook.when.as_ref().map(ToString::to_string),
-        proof: snapshot.proofs.of_rule(hook.rule),
+        proof: snapshot.guard_status(hook.rule),
     });
     Json(policies.chain(hooks).collect())
 }

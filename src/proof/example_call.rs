@@ -1,15 +1,14 @@
 //! Model calls of cases: request, answer, and the events that they fire.
 
 use bytes::Bytes;
-use http::Method;
 use serde_json::{Map, Value, json};
 
 use crate::{
     config::{ProofToolCall, ProofToolResult},
-    dialect::{self, Call, DialectError, Document, History, RequestLine, ResponseDocument},
+    dialect::{self, Call, DialectError, Document, History, ResponseDocument},
     event::{AfterTool, EventName},
     model::ModelName,
-    test_case::{DEFAULT_MODEL, model_path, read_answer},
+    test_case::{DEFAULT_MODEL, model_path, read_answer, request_line},
 };
 
 /// Prompt of calls whose case is not about the prompt.
@@ -139,16 +138,9 @@ impl ExampleCall {
         answer: Option<&Value>,
         events: &'static [EventName],
     ) -> Result<Self, String> {
-        let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let (_, path) = dialect::split_session(path);
-        let line = RequestLine {
-            method: &Method::POST,
-            path,
-            query,
-            api: None,
-        };
+        let line = request_line(path);
         let recognized = dialect::recognize_call(line);
-        let recognized = recognized.ok_or_else(|| format!("unknown path `{path}`"))?;
+        let recognized = recognized.ok_or_else(|| format!("unknown path `{}`", line.path))?;
         let call = recognized.and_then(|recognized| recognized.call);
         let mut call = call.map_err(|error| error.to_string())?;
         let dialect = dialect::of(call.method.api);

@@ -92,24 +92,28 @@ pub(super) struct GuardProof {
     cases: Vec<GuardCase>,
     /// Number of proofs with [`CaseSelection::InTurn`].
     turn: AtomicUsize,
-    result: Mutex<LastResult>,
-}
-
-/// Result of the last proof.
-#[derive(Debug, Clone, Default)]
-struct LastResult {
-    since: String,
-    checked: String,
-    error: Option<String>,
+    status: Mutex<GuardStatus>,
 }
 
 impl GuardProof {
     pub(super) fn new(guard: Guard, cases: Vec<GuardCase>) -> Self {
+        let status = GuardStatus {
+            name: guard.name().to_owned(),
+            event: match &guard {
+                Guard::Policy(_) => None,
+                Guard::Hook(hook) => Some(hook.event.as_str()),
+            },
+            cases: cases.len(),
+            proven: true,
+            since: String::new(),
+            checked: String::new(),
+            error: None,
+        };
         Self {
             guard,
             cases,
             turn: AtomicUsize::new(0),
-            result: Mutex::default(),
+            status: Mutex::new(status),
         }
     }
 
@@ -149,9 +153,9 @@ impl GuardProof {
     /// Keeps the result of a proof. A change is logged.
     pub(super) fn record(&self, problems: &[Problem], timestamp: &str) {
         let error = problems.first().map(Problem::to_string);
-        let mut result = self.result.lock();
+        let mut status = self.status.lock();
         let name = self.guard.name();
-        match (&result.error, &error) {
+        match (&status.error, &error) {
             (None, Some(error)) => {
                 self.guard.proof_failed();
                 tracing::warn!(hook.name = name, %error, "guard not proven");
@@ -162,33 +166,22 @@ impl GuardProof {
             }
             (None, None) | (Some(_), Some(_)) => (),
         }
-        if result.since.is_empty() || result.error.is_some() != error.is_some() {
-            timestamp.clone_into(&mut result.since);
+        if status.since.is_empty() || status.error.is_some() != error.is_some() {
+            timestamp.clone_into(&mut status.since);
         }
-        timestamp.clone_into(&mut result.checked);
-        result.error = error;
+        timestamp.clone_into(&mut status.checked);
+        status.proven = error.is_none();
+        status.error = error;
     }
 
     /// Returns the result of the last proof.
     pub(super) fn status(&self) -> GuardStatus {
-        let result = self.result.lock().clone();
-        GuardStatus {
-            name: self.guard.name().to_owned(),
-            event: match &self.guard {
-                Guard::Policy(_) => None,
-                Guard::Hook(hook) => Some(hook.event.as_str()),
-            },
-            cases: self.cases.len(),
-            proven: result.error.is_none(),
-            since: result.since,
-            checked: result.checked,
-            error: result.error,
-        }
+        self.status.lock().clone()
     }
 
     /// Returns whether the last proof succeeded.
     pub(super) fn is_proven(&self) -> bool {
-        self.result.lock().error.is_none()
+        self.status.lock().proven
     }
 
     fn select(&self, selection: CaseSelection) -> Vec<&GuardCase> {

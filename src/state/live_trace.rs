@@ -54,6 +54,18 @@ impl LiveTrace {
         rules.filter_map(|(id, rule)| Some((id, rule.as_ref()?.summary())))
     }
 
+    /// Returns a rule of the config.
+    pub(super) fn identity(&self, rule: RuleId) -> Option<&RuleIdentity> {
+        let index = usize::try_from(rule.0).ok()?;
+        Some(&self.rules.get(index)?.as_ref()?.identity)
+    }
+
+    /// Returns the numbers of rules that are equal to this one.
+    pub(super) fn equal_rules(&self, identity: &RuleIdentity) -> impl Iterator<Item = RuleId> {
+        let rules = (0..).map(RuleId).zip(self.rules.iter());
+        rules.filter_map(move |(id, rule)| (rule.as_ref()?.identity == *identity).then_some(id))
+    }
+
     /// Returns whether the config has a rule on this line whose name begins as a denial keeps it.
     pub fn has_rule(&self, name: &str, at: &RulePosition) -> bool {
         let name = kept_rule_name(name);

@@ -22,6 +22,7 @@ use super::{
 use crate::{
     audit_log::PromotionRecord,
     config::{Config, ConfigError, Problem, RolloutUnit, SourceSpan},
+    event::RuleId,
     hook,
     proof::GuardStatus,
 };
@@ -93,6 +94,18 @@ impl Snapshot {
     /// rolled out.
     pub fn guard_statuses(&self) -> impl Iterator<Item = GuardStatus> {
         self.arms().flat_map(|snapshot| snapshot.proofs.statuses())
+    }
+
+    /// Returns the result of the last proof of a policy or hook, if it has cases: that of an equal
+    /// one of the config that is rolled out if its proof failed.
+    pub fn guard_status(&self, rule: RuleId) -> Option<GuardStatus> {
+        let failed = || {
+            let candidate = self.active_candidate()?;
+            let equal = candidate.trace.equal_rules(self.trace.identity(rule)?);
+            let mut statuses = equal.filter_map(|id| candidate.proofs.of_rule(id));
+            statuses.find(|status| !status.proven)
+        };
+        failed().or_else(|| self.proofs.of_rule(rule))
     }
 
     /// Returns the names of guards whose last proof failed, each once.

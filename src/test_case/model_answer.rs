@@ -63,17 +63,21 @@ pub struct UnreadableAnswer {
     pub cause: AnswerError,
 }
 
-/// Returns the dialect of a path with its query, if a model answers there.
-pub fn answering_dialect(path: &str) -> Option<&'static dyn Dialect> {
+/// Returns the request line of a model call, by its path with the query and the name of a session.
+pub fn request_line(path: &str) -> RequestLine<'_> {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let (_, path) = split_session(path);
-    let line = RequestLine {
+    RequestLine {
         method: &Method::POST,
         path,
         query,
         api: None,
-    };
-    let recognized = dialect::recognize_call(line)?.ok()?;
+    }
+}
+
+/// Returns the dialect of a path with its query, if a model answers there.
+pub fn answering_dialect(path: &str) -> Option<&'static dyn Dialect> {
+    let recognized = dialect::recognize_call(request_line(path))?.ok()?;
     let method = recognized.method;
     let generates = method.operation.generates();
     generates.then(|| dialect::of(method.api))

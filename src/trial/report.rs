@@ -1,6 +1,6 @@
 //! The result of a trial.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, slice, sync::Arc};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -77,8 +77,7 @@ pub struct RecordedRequest {
 pub(super) fn verdict(events: &[EventTrace], answer: &Value) -> (&'static str, Option<String>) {
     let strictest = events.iter().filter_map(|event| event.verdict).max();
     let strictest = strictest.unwrap_or(Action::Proceed);
-    let error = answer.pointer("/error/message").and_then(Value::as_str);
-    if let Some(message) = error
+    if let Some(message) = error_message(answer)
         && strictest < Action::Respond
     {
         return (ERROR, Some(message.to_owned()));
@@ -86,6 +85,25 @@ pub(super) fn verdict(events: &[EventTrace], answer: &Value) -> (&'static str, O
     let first = events.iter().find(|event| event.verdict == Some(strictest));
     let reason = first.and_then(|event| event.reason.clone());
     (strictest.as_str(), reason)
+}
+
+/// Returns the message of an error in a response; of a stream, that of the first event with one.
+pub fn error_message(answer: &Value) -> Option<&str> {
+    chunks(answer).iter().find_map(message_of_event)
+}
+
+fn message_of_event(event: &Value) -> Option<&str> {
+    let message = event.pointer("/error/message");
+    let message = message.or_else(|| event.pointer("/response/error/message"));
+    let is_error = event.get("type").is_some_and(|kind| kind == "error");
+    let message = message.or_else(|| event.get("message").filter(|_| is_error));
+    message.and_then(Value::as_str)
+}
+
+/// Returns the chunks of a response, of which a whole one is the only one.
+fn chunks(answer: &Value) -> &[Value] {
+    let chunks = answer.as_array().map(Vec::as_slice);
+    chunks.unwrap_or(slice::from_ref(answer))
 }
 
 /// Returns a response in the content form that all APIs share; `None` if it is an error, or in
@@ -117,9 +135,6 @@ fn content_form(answer: &Value, dialect: &dyn Dialect) -> Option<Value> {
 pub(super) fn shown_text(answer: &Value, dialect: &dyn Dialect) -> String {
     let content = content_form(answer, dialect);
     let answer = content.as_ref().unwrap_or(answer);
-    let chunks = answer
-        .as_array()
-        .map_or(std::slice::from_ref(answer), Vec::as_slice);
     let text = |chunk: &Value| {
         let chunk = chunk.get("response").unwrap_or(chunk);
         let parts = chunk.pointer("/candidates/0/content/parts");
@@ -129,5 +144,5 @@ pub(super) fn shown_text(answer: &Value, dialect: &dyn Dialect) -> String {
         let error = chunk.pointer("/error/message").and_then(Value::as_str);
         texts.chain(error).collect::<String>()
     };
-    chunks.iter().map(text).collect()
+    chunks(answer).iter().map(text).collect()
 }

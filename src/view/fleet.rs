@@ -14,7 +14,7 @@ const MAX_ERROR_CHARS: usize = 2000;
 /// Returns the state of this replica.
 pub fn own_status(app: &App, fleet: &Fleet) -> ReplicaStatus {
     let snapshot = app.snapshot();
-    let proven = snapshot.proofs.statuses().filter(|guard| guard.proven);
+    let proven = snapshot.guard_statuses().filter(|guard| guard.proven);
     let since = applied(app);
     let refused = app.refused_reload();
     let head = snapshot.audit.as_ref().and_then(|audit| audit.file_head());

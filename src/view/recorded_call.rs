@@ -1,11 +1,15 @@
 //! A call whose content is kept, as the action of an agent that can be performed again.
 
+use std::slice;
+
 use serde_json::{Map, Value, json};
 
 use crate::{
     dialect::{self, Api},
     observe::trace::{CallRecord, StoredContent},
     session::SessionSource,
+    test_case::{answering_dialect, read_answer},
+    trial::error_message,
 };
 
 /// Fields of an action with the answers to its first requests.
@@ -39,6 +43,8 @@ pub struct RecordedCall {
     answers: Vec<Value>,
     /// Answers that its action does not have.
     pub missing_answers: Option<MissingAnswers>,
+    /// True if an answer has an error, and the mock repeats it, as it does for Google's APIs.
+    pub repeats_error: bool,
 }
 
 /// Answers of a call that its action does not have.
@@ -46,8 +52,12 @@ pub struct RecordedCall {
 pub enum MissingAnswers {
     /// All, because they are not kept.
     All,
+    /// One that no action can have, such as an error alone, and those behind it.
+    Unreadable,
     /// Those behind the first [`MAX_ANSWERS`] of this number.
     Further(usize),
+    /// The second and further choices of an answer, which the mock writes for Google's APIs only.
+    OtherChoices,
 }
 
 impl RecordedCall {
@@ -60,15 +70,19 @@ impl RecordedCall {
         } else {
             request.get("stream") == Some(&Value::Bool(true))
         };
-        let answers = answers(content, is_stream);
+        let path = path(api, call.method, &call.requested_model)?;
+        let kept = answers(content, is_stream);
+        let answers = readable_answers(&path, &kept);
+        let has_error = answers.iter().any(|answer| error_message(answer).is_some());
         Some(Self {
-            path: path(api, call.method, &call.requested_model)?,
             headers: headers(api, call),
             request: match api {
                 Api::CodeAssist => json!({ "model": *call.requested_model, "request": request }),
                 _ => request,
             },
-            missing_answers: missing_answers(content, answers.len()),
+            missing_answers: missing_answers(api, content, kept.len(), &answers),
+            repeats_error: has_error && api.is_google(),
+            path,
             answers,
         })
     }
@@ -136,12 +150,43 @@ fn path(api: Api, method: &str, model: &str) -> Option<String> {
     }
 }
 
-/// Returns what an action lacks of this number of answers.
-fn missing_answers(content: &StoredContent, answers: usize) -> Option<MissingAnswers> {
-    match answers {
-        0 => content.answer.as_ref().map(|_| MissingAnswers::All),
-        _ => (answers > MAX_ANSWERS).then_some(MissingAnswers::Further(answers)),
+/// Returns the answers that an action can have: the first [`MAX_ANSWERS`], up to one that cannot
+/// be read.
+fn readable_answers(path: &str, kept: &[Value]) -> Vec<Value> {
+    let dialect = answering_dialect(path);
+    let is_readable =
+        |answer: &&Value| dialect.is_some_and(|dialect| read_answer(dialect, answer).is_ok());
+    let first = kept.iter().take(MAX_ANSWERS);
+    first.take_while(is_readable).cloned().collect()
+}
+
+/// Returns what an action with these answers lacks of this number of kept ones.
+fn missing_answers(
+    api: Api,
+    content: &StoredContent,
+    count: usize,
+    answers: &[Value],
+) -> Option<MissingAnswers> {
+    if count == 0 {
+        content.answer.as_ref().map(|_| MissingAnswers::All)
+    } else if answers.len() < count.min(MAX_ANSWERS) {
+        Some(MissingAnswers::Unreadable)
+    } else if count > MAX_ANSWERS {
+        Some(MissingAnswers::Further(count))
+    } else {
+        let lacks_choices = !api.is_google() && answers.iter().any(has_other_choices);
+        lacks_choices.then_some(MissingAnswers::OtherChoices)
     }
+}
+
+fn has_other_choices(answer: &Value) -> bool {
+    let chunks = answer.as_array().map(Vec::as_slice);
+    let chunks = chunks.unwrap_or(slice::from_ref(answer)).iter();
+    let candidates = chunks.filter_map(|chunk| chunk.get("candidates")?.as_array());
+    let mut indices = candidates
+        .flatten()
+        .filter_map(|candidate| candidate.get("index")?.as_u64());
+    indices.any(|index| index > 0)
 }
 
 /// Returns the answers to the requests of all rounds.

@@ -88,7 +88,7 @@ pub fn rules(app: &App) -> Vec<RuleView> {
 
 fn rules_of(snapshot: &Snapshot) -> Vec<RuleView> {
     let views = snapshot.trace.rules().map(|(rule, summary)| {
-        let proof = snapshot.proofs.of_rule(rule);
+        let proof = snapshot.guard_status(rule);
         RuleView {
             candidate: false,
             remarks: remarks(&summary, proof.as_ref()),

@@ -16,6 +16,7 @@ use crate::{
     proof::policy_denies,
     session::MatchKind,
     state::{App, Snapshot},
+    test_case::ExpectedVerdict,
 };
 
 /// The config of a bundle, seen from its folder of tests.
@@ -84,10 +85,15 @@ pub enum CaseDifference {
 /// Returns a case with the request and the answers of a call, and its verdict. `None` if the
 /// content holds no request, or an error ended the call without a verdict.
 pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Option<ContentCase> {
-    let verdict = verdict(call)?.as_str();
+    let decided = verdict(call)?;
+    let recorded = RecordedCall::new(call, content)?;
+    let verdict = if recorded.repeats_error && decided < Action::Respond {
+        ExpectedVerdict::Error.as_str()
+    } else {
+        decided.as_str()
+    };
     let name = format!("call {} ends with {verdict}", call.id);
     let mut case = Map::from_iter([("name".to_owned(), json!(name))]);
-    let recorded = RecordedCall::new(call, content)?;
     let mut differences = differences(call, content, &recorded);
     case.extend(recorded.into_fields("request"));
     case.insert("expect".to_owned(), json!({ "verdict": verdict }));
@@ -95,8 +101,7 @@ pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Op
     let rule = rule.and_then(|rule| Some((rule.name, rule.at?)));
     let snapshot = app.snapshot();
     let arm = with_rule(&snapshot, rule);
-    let is_ambiguous = arms_with_rule(&snapshot, rule).count() > 1;
-    let has_other_config = is_ambiguous || has_other_config(app, arm, rule);
+    let has_other_config = has_other_config(app, &snapshot, rule);
     differences.extend(has_other_config.then_some(CaseDifference::OtherConfig));
     let source = RuleSource::of(&arm.config);
     let file = CaseText::new(&source, case);
@@ -126,16 +131,18 @@ fn has_rule(arm: &Snapshot, rule: Option<(&str, &RulePosition)>) -> bool {
     rule.is_none_or(|(name, at)| arm.trace.has_rule(name, at))
 }
 
-/// Returns whether the file of a config may have other policies and hooks than a call had: the
-/// config is a stored revision, or does not have the rule that decided any more.
-fn has_other_config(app: &App, arm: &Snapshot, rule: Option<(&str, &RulePosition)>) -> bool {
+/// Returns whether the file of a config may have other policies and hooks than a call had: both
+/// configs of a rollout have the rule that decided, or none has it any more, or the config is a
+/// stored revision.
+fn has_other_config(app: &App, snapshot: &Snapshot, rule: Option<(&str, &RulePosition)>) -> bool {
+    let is_ambiguous = arms_with_rule(snapshot, rule).count() > 1;
+    let arm = with_rule(snapshot, rule);
     let is_promoted = app.active_revision().is_some_and(|active| {
         active.file != active.revision && active.revision == arm.config.version
     });
-    let snapshot = app.snapshot();
     let rollout = snapshot.config.rollout.as_ref();
     let is_rolled_out = rollout.is_some_and(|rollout| rollout.to == arm.config.version);
-    is_promoted || is_rolled_out || !has_rule(arm, rule)
+    is_ambiguous || is_promoted || is_rolled_out || !has_rule(arm, rule)
 }
 
 fn differences(
@@ -269,7 +276,7 @@ pub async fn from_names(app: &App, group: &DenialGroup) -> Option<NamedCase> {
     let source = RuleSource::of(&arm.config);
     Some(NamedCase {
         passes: denied.await,
-        has_other_config: has_other_config(app, arm, rule),
+        has_other_config: has_other_config(app, &snapshot, rule),
         yaml: CaseText::new(&source, case).yaml,
         source,
     })

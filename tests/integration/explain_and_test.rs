@@ -6,7 +6,7 @@ mod explain;
 use std::{fs, path::Path};
 
 use insta::assert_snapshot;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::run;
@@ -171,6 +171,59 @@ cases:
         - "text: expected \"yes\", found \"no\""
       ...
     "#);
+}
+
+/// A streamed call of an API whose stream has these events, and whose expected verdict is an error.
+fn stream_with_error(path: &str, request: &Value, events: &Value) -> Value {
+    let expected = json!({ "verdict": "error", "reason": "overloaded" });
+    json!({ "name": path, "path": path, "request": request, "answer": events, "expect": expected })
+}
+
+#[test]
+fn an_error_in_a_stream_is_the_verdict() {
+    let error = json!({ "message": "overloaded" });
+    let content = json!({ "role": "model", "parts": [{ "text": "Hi." }] });
+    let gemini = json!([{ "candidates": [{ "content": content }] }, { "error": error }]);
+    let message = json!({ "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+        "content": [], "stop_reason": null, "usage": { "input_tokens": 1, "output_tokens": 1 } });
+    let anthropic = json!([
+        { "type": "message_start", "message": message },
+        { "type": "error", "error": error },
+    ]);
+    let delta = json!({ "role": "assistant", "content": "Hi." });
+    let chat = json!([
+        { "id": "c", "object": "chat.completion.chunk", "model": "m", "choices": [{ "index": 0, "delta": delta }] },
+        { "error": error },
+    ]);
+    let response = json!({ "id": "resp_1", "object": "response", "status": "in_progress", "model": "m", "output": [] });
+    let created = json!({ "type": "response.created", "sequence_number": 0, "response": response });
+    let mut failed =
+        json!({ "type": "response.failed", "sequence_number": 1, "response": response });
+    failed["response"]["status"] = json!("failed");
+    failed["response"]["error"] = error;
+    let event = json!({ "type": "error", "sequence_number": 1, "message": "overloaded" });
+    let contents = json!({ "contents": [{ "role": "user", "parts": [{ "text": "Hello" }] }] });
+    let mut messages = json!({ "model": "m", "stream": true, "messages": [{ "role": "user", "content": "Hello" }] });
+    let input = json!({ "model": "m", "stream": true, "input": "Hello" });
+    let mut cases = vec![
+        stream_with_error(
+            "/v1beta/models/m:streamGenerateContent?alt=sse",
+            &contents,
+            &gemini,
+        ),
+        stream_with_error("/v1/chat/completions", &messages, &chat),
+        stream_with_error("/v1/responses", &input, &json!([created, failed])),
+        stream_with_error("/v1/responses", &input, &json!([created, event])),
+    ];
+    messages["max_tokens"] = json!(9);
+    cases.push(stream_with_error("/v1/messages", &messages, &anthropic));
+    let url = json!({ "url": "https://example.org" });
+    let upstreams = json!({ "gemini": url, "anthropic": url, "openai": url });
+
+    let (code, stdout, stderr) =
+        test(&json!({ "upstreams": upstreams, "cases": cases }).to_string());
+
+    assert_eq!(code, 0, "{stdout}{stderr}");
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub(super) struct BlockAnswer {
     pub(super) blocks: Vec<Block>,
     pub(super) ending: Ending,
     pub(super) usage: Usage,
+    /// True if it is of a script.
+    pub(super) is_scripted: bool,
 }
 
 /// Part of a response.

@@ -213,7 +213,8 @@ impl Mock {
                 asked.line.framing,
             ));
         }
-        let answer = BlockAnswer::new(&response.chunks, model, number);
+        let mut answer = BlockAnswer::new(&response.chunks, model, number);
+        answer.is_scripted = self.script.is_some();
         Ok(if streamed {
             Reply::events(api.family, (api.streamed)(&answer, request))
         } else {

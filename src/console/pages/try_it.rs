@@ -141,9 +141,18 @@ pub(super) fn missing_answers(missing: MissingAnswers) -> Markup {
                     "for them. The mock answers in their place, so a decision on an answer or a tool call is not "
                     "made again."
                 }
+                MissingAnswers::Unreadable => {
+                    "An answer of the model API, such as an error alone, is in no form that a trial can read, so it is "
+                    "missing here. The mock answers a first request in its place and has none for a further one, so a "
+                    "decision on this answer is not made again."
+                }
                 MissingAnswers::Further(answers) => {
                     "It has the first " (MAX_ANSWERS) " of " (answers) " answers of the model API. The mock has none "
                     "for a further request."
+                }
+                MissingAnswers::OtherChoices => {
+                    "An answer has more than one choice. The mock writes the first one only, so a decision on another "
+                    "one is not made again."
                 }
             }
         }

@@ -396,6 +396,109 @@ async fn a_test_of_a_call_that_the_model_api_answers_with_an_error_has_a_note() 
     assert!(page.contains("answered with an error"), "{page}");
 }
 
+/// Starts a gateway that keeps the content of all calls.
+async fn sampling_gateway(upstream: &Upstream) -> TestGateway {
+    let config =
+        "trace: { content: { sample: 1.0 } }\npolicies: [{ policy: redact, detect: [email] }]\n";
+    gateway_with_file(upstream, config).await
+}
+
+#[tokio::test]
+async fn a_test_of_a_stream_that_an_error_ended_expects_the_error() {
+    let content = json!({ "role": "model", "parts": [{ "text": "Hi." }] });
+    let chunk = json!({ "candidates": [{ "content": content, "index": 0 }] });
+    let error = json!({ "error": { "code": 503, "message": "no", "status": "UNAVAILABLE" } });
+    let events = format!("data: {chunk}\r\n\r\ndata: {error}\r\n\r\n");
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", events.clone())).await;
+    let gateway = sampling_gateway(&upstream).await;
+
+    let answer = gateway.agent().stream("m", &prompt("hello")).await;
+    let id = answer.header("x-hookgate-request-id");
+    let path = format!("/console/calls/{id}/test");
+    let test = generated_test(&Browser::at(&gateway), &path).await;
+
+    assert!(test.contains("verdict: error"), "{test}");
+    let (code, out) = run_test(gateway.path("").as_path(), &test);
+    assert_eq!(code, 0, "{out}\n{test}");
+}
+
+#[tokio::test]
+async fn a_test_of_an_answer_that_is_an_error_alone_has_a_note() {
+    let error = json!({ "error": { "code": 503, "message": "no", "status": "UNAVAILABLE" } });
+    let upstream = Upstream::answering(&error).await;
+    let gateway = sampling_gateway(&upstream).await;
+    let (agent, browser) = (gateway.agent(), Browser::at(&gateway));
+
+    let whole = agent.generate("m", &prompt("hello")).await;
+    let stream = agent.stream("m", &prompt("hi")).await;
+
+    for answer in [whole, stream] {
+        let id = answer.header("x-hookgate-request-id");
+        let path = format!("/console/calls/{id}/test");
+        let test = generated_test(&browser, &path).await;
+        let (code, out) = run_test(gateway.path("").as_path(), &test);
+        assert_eq!(code, 0, "{out}\n{test}");
+        for path in [path, format!("/console/try?call={id}")] {
+            let page = browser.get(&path).await.html;
+            assert!(page.contains("in no form that a trial can read"), "{page}");
+        }
+    }
+}
+
+/// Starts a gateway with a hook that denies answers of OpenAI's APIs with "aurora".
+async fn openai_gateway(upstream: &Upstream) -> TestGateway {
+    let hook = "{ name: words, command: \"grep -q aurora && exit 2; exit 0\" }";
+    let config = format!(
+        "{CONTENT}upstreams: {{ openai: {{ url: \"http://{}\" }} }}\n\
+         hooks: {{ AfterModel: [{{ hooks: [{hook}] }}] }}\n",
+        upstream.addr
+    );
+    gateway_with_file(upstream, &config).await
+}
+
+#[tokio::test]
+async fn a_test_of_a_denied_thought_has_the_thought() {
+    let summary = json!([{ "type": "summary_text", "text": "aurora" }]);
+    let content = json!([{ "type": "output_text", "text": "ok", "annotations": [] }]);
+    let output = json!([
+        { "id": "rs_1", "type": "reasoning", "summary": summary },
+        { "id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "content": content },
+    ]);
+    let response = json!({ "id": "resp_1", "object": "response", "status": "completed",
+        "model": "m", "output": output });
+    let upstream = Upstream::answering(&response).await;
+    let gateway = openai_gateway(&upstream).await;
+    let request = json!({ "model": "m", "input": "hello" });
+
+    let agent = gateway.agent();
+    let answer = agent.post("/v1/responses", request.to_string()).await;
+    let (test, _) = test_of(&gateway, &answer).await;
+
+    let (code, out) = run_test(gateway.path("").as_path(), &test);
+    assert_eq!(code, 0, "{out}\n{test}");
+}
+
+#[tokio::test]
+async fn a_test_of_an_answer_with_two_choices_has_a_note() {
+    let choice = |index: usize, text: &str| {
+        let message = json!({ "role": "assistant", "content": text });
+        json!({ "index": index, "message": message, "finish_reason": "stop" })
+    };
+    let response = json!({ "id": "chatcmpl-1", "object": "chat.completion", "model": "m",
+        "choices": [choice(0, "ok"), choice(1, "aurora")] });
+    let upstream = Upstream::answering(&response).await;
+    let gateway = openai_gateway(&upstream).await;
+    let messages = json!([{ "role": "user", "content": "hello" }]);
+    let request = json!({ "model": "m", "n": 2, "messages": messages });
+
+    let agent = gateway.agent();
+    let path = "/v1/chat/completions";
+    let answer = agent.post(path, request.to_string()).await;
+    let (_, page) = test_of(&gateway, &answer).await;
+
+    assert!(page.contains("more than one choice"), "{page}");
+}
+
 #[tokio::test]
 async fn a_test_of_a_stream_that_an_error_of_the_model_api_breaks_off_has_a_note() {
     let error = r#"{"error":{"code":500,"message":"no","status":"INTERNAL"}}"#;
@@ -460,7 +563,7 @@ const OTHER_CONFIG: &str = "may have other policies and hooks than this call had
 
 #[tokio::test]
 async fn a_test_of_a_stored_revision_has_a_note() {
-    for (content, is_promoted) in [(CONTENT, true), ("", true), (CONTENT, false)] {
+    for (content, is_promoted) in [(CONTENT, true), (CONTENT, false), ("", true), ("", false)] {
         let folder = TempDir::new().unwrap();
         let (mut served, _upstream) = gateway_with_revisions(folder.path(), content).await;
         let agent = Agent::at(served.addr());

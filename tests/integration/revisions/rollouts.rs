@@ -1017,6 +1017,49 @@ async fn a_guard_of_the_new_config_that_stops_working_is_unproven() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hook_of_both_configs_is_unproven_if_its_proof_fails_in_the_new_one() {
+    let upstream = Upstream::mock().await;
+    let folder = TempDir::new().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let config = |cases: &str| {
+        format!(
+            "hooks: {{ BeforeModel: [{{ hooks: [{{ name: words, command: bash guard.sh, \
+             on_failure: closed, must_deny: [{cases}] }}] }}] }}\nproof: {{ every: 200ms }}\n\
+             upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\nrevisions: {{ path: revisions }}\n",
+            upstream.addr
+        )
+    };
+    write("guard.sh", "grep -qE 'apple|banana' && exit 2; exit 0");
+    write(
+        "hookgate.yaml",
+        &config("{ prompt: apple }, { prompt: banana }"),
+    );
+    let mut served = ServerProcess::folder(folder.path());
+    let operator = Agent::at(served.operators());
+    let version = operator.get("/config").await.json()["version"].clone();
+    let rollout = format!("rollout: {{ to: {version}, percent: 50 }}\n");
+    write("hookgate.yaml", &(config("{ prompt: apple }") + &rollout));
+    let reloaded = operator.post("/reload", "").await;
+    assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+
+    write("guard.sh", "grep -q apple && exit 2; exit 0");
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    let unproven = "guards not proven: words";
+    while !operator.get("/readyz").await.text().contains(unproven) {
+        assert!(Instant::now() < deadline, "the guard is still proven");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+
+    for path in ["/rules", "/hooks"] {
+        let hooks = operator.get(path).await.json();
+        assert_eq!(hooks.as_array().unwrap().len(), 1, "{path}: {hooks:#}");
+        assert_eq!(hooks[0]["proof"]["proven"], false, "{path}: {hooks:#}");
+    }
+    let rules = operator.get("/rules").await.json();
+    assert_eq!(rules[0]["remarks"][0], "not_proven", "{rules:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_overview_lists_the_upstreams_of_both_configs() {
     let gateway = Rollout::start("{ to: next.yaml, percent: 50 }").await;
     let addr = gateway.upstream.addr;

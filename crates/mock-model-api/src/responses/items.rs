@@ -29,7 +29,8 @@ pub(super) fn item(
     let whole = progress == Progress::Complete;
     match block {
         Block::Thought(pieces) => {
-            let summary = summary(request, pieces).filter(|_| whole);
+            let has_summary = whole && has_summary(answer, request);
+            let summary = has_summary.then(|| summary_part(&pieces.concat()));
             let mut item = Map::new();
             item.insert("id".to_owned(), id("rs").into());
             item.insert("type".to_owned(), "reasoning".into());
@@ -91,15 +92,11 @@ pub(super) fn summary_part(text: &str) -> Value {
     json!({ "type": "summary_text", "text": text })
 }
 
-/// Returns the summary of a thought, if the request asks for summaries.
-pub(super) fn summary(request: &Value, pieces: &[String]) -> Option<Value> {
-    wants_summary(request).then(|| summary_part(&pieces.concat()))
-}
-
-/// Reports whether a request asks for summaries of reasoning.
-pub(super) fn wants_summary(request: &Value) -> bool {
+/// Reports whether a response has summaries of reasoning: if it is scripted, or if the request asks
+/// for them.
+pub(super) fn has_summary(answer: &BlockAnswer, request: &Value) -> bool {
     let summary = request.pointer("/reasoning/summary");
-    summary.is_some_and(Value::is_string)
+    answer.is_scripted || summary.is_some_and(Value::is_string)
 }
 
 /// Reports whether a call is one of a tool whose input is text.

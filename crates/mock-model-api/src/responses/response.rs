@@ -95,7 +95,7 @@ impl EventStream<'_> {
         );
         let id = string(&complete, "id");
         match block {
-            Block::Thought(pieces) if items::wants_summary(self.request) => {
+            Block::Thought(pieces) if items::has_summary(self.answer, self.request) => {
                 self.summary(id, pieces);
             }
             Block::Thought(_) => {}

@@ -154,6 +154,27 @@ async fn reasoning_without_a_summary_is_an_empty_item() {
 }
 
 #[tokio::test]
+async fn scripted_reasoning_always_has_a_summary() {
+    let parts = json!([{ "text": "Hm.", "thought": true }, { "text": "Hi." }]);
+    let answer = json!({ "candidates": [{ "content": { "role": "model", "parts": parts } }] });
+    let line = |method: &str, response: &Value| json!({ "method": method, "response": response });
+    let script = format!(
+        "{}\n{}",
+        line("generateContent", &answer),
+        line("generateContentStream", &json!([answer]))
+    );
+    let mock = scripted(&script);
+    let mut request = prompt("hello");
+    let whole = post(&mock, RESPONSES, &request).await;
+    request["stream"] = true.into();
+
+    let events = events(&mock, RESPONSES, &request).await;
+
+    assert_eq!(whole["output"][0]["summary"][0]["text"], "Hm.");
+    assert!(kinds(&events).contains(&"response.reasoning_summary_text.delta"));
+}
+
+#[tokio::test]
 async fn tool_results_end_the_agent_loop() {
     let request = request(&json!([
         { "role": "user", "content": "exec" },
