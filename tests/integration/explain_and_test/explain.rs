@@ -116,9 +116,7 @@ fn a_model_call_is_explained() {
       1. model_swap (builtin, hookgate.yaml:3), ok, N ms, edits the request
       2. cold (command, hookgate.yaml:7), ok, N ms, output {"hookSpecificOutput":{"llm_request":{"config":{"temperature":0}}}}
       3. looks (command, hookgate.yaml:11), block, N ms, only observes, would deny, output {"decision":"deny","reason":"Hook exited with code 2 without an error message"}
-      result: proceed
-    BeforeModel (2):
-      1. model_swap (builtin, hookgate.yaml:3), ok, N ms, no output
+      4. model_swap (builtin, hookgate.yaml:3), ok, N ms, no output
       result: proceed
     upstream: /v1beta/models/gemini-2.5-flash:generateContent
       generationConfig: nothing → {"temperature":0}
@@ -189,11 +187,11 @@ hooks:
     let report = explain(&folder, &["--json", "call.json"]);
 
     let of_call = "  result: proceed
-    malformed_response: llm_response
     unknown_key: foo
     edit_dropped: config: unusable value
     edit_dropped: systemInstruction: unusable value
     edit_dropped: toolConfig.mode: unusable value
+    malformed_response: llm_response
 ";
     assert!(call.contains(of_call), "{call}");
     let of_event = "  result: proceed
@@ -203,7 +201,7 @@ hooks:
     assert!(event.contains(of_event), "{event}");
     let report: Value = serde_json::from_str(&report).unwrap();
     assert_eq!(
-        report["events"][0]["diagnostics"][0],
+        report["events"][0]["diagnostics"][4],
         json!(["malformed_response", "llm_response"])
     );
 }
