@@ -357,7 +357,7 @@ impl From<UpstreamError> for ApiError {
         };
         let api_error = Self::new(reason, error.to_string());
         match &error {
-            // The agent is the cause.
+            // The agent's request is refused: there is no cause to log.
             UpstreamError::HeadersTooLarge => api_error,
             UpstreamError::CircuitOpen { retry_after } => {
                 api_error.with_source(&error).with_retry_after(*retry_after)

@@ -108,6 +108,11 @@ macro_rules! events {
                 self.honours(OutputPart::Flow) || self.honours(OutputPart::ToolSelection)
             }
 
+            /// Returns whether a case can prove a hook on the event: not a selection of tools.
+            pub fn is_provable(self) -> bool {
+                self.honours(OutputPart::Flow)
+            }
+
             /// Returns whether a part of a hook's output counts for events of this name.
             pub fn honours(self, part: OutputPart) -> bool {
                 self.honoured_parts().contains(&part)

@@ -17,9 +17,9 @@ use serde_json::{Map, Value};
 
 pub use self::{
     action::{AgentAction, SimulatedCall, SimulatedReport},
-    case_api::{DEFAULT_MODEL, model_path},
+    case_api::{DEFAULT_MODEL, model_path, request_line},
     expected_verdict::ExpectedVerdict,
-    model_answer::{ModelAnswer, UnreadableAnswer, answering_dialect, read_answer, request_line},
+    model_answer::{ModelAnswer, UnreadableAnswer, answering_dialect, read_answer},
 };
 use self::{
     action::{INVALID_PATH, is_request_path, parse_headers},

@@ -33,7 +33,7 @@ use url::Url;
 use self::{expectation::compare, script::script};
 pub use self::{
     json_diff::{ExtraKeys, differences, display_value},
-    report::{RecordedRequest, TrialReport, error_message},
+    report::{RecordedRequest, TrialReport, answer_chunks, error_message},
 };
 use crate::{
     auth,

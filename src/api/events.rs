@@ -197,7 +197,7 @@ fn check_objects<E: EventKind>(reported: &Value, event: &E) -> Result<(), ApiErr
     }
 }
 
-/// Returns the output as a hook prints it, with an explanation of an event that is `explained`.
+/// Returns the output as a hook prints it, with an explanation if `explained` has the event.
 fn to_response<E: EventKind>(
     outcome: EventOutcome<E::Verdict>,
     explained: Option<E>,

@@ -273,7 +273,7 @@ fn read_input(timeout: Duration) -> Result<Vec<u8>, Failure> {
         let read = io::stdin().lock().read_to_end(&mut input);
         let _ignored = sender.send(read.map(|_length| input));
     });
-    let late = |_| Failure::Failed("the input on stdin did not end in time".to_owned());
+    let late = |_| Failure::Failed("timed out reading the input from stdin".to_owned());
     Ok(receiver.recv_timeout(timeout).map_err(late)??)
 }
 

@@ -126,8 +126,8 @@ pub(super) fn load(file: &Path) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Returns whether a file is a decision log: JSON lines without compression. A pipe, which is not
-/// read twice, is no recording.
+/// Returns whether a file is a decision log: JSON lines without compression. A pipe counts as one,
+/// since it cannot be read twice.
 fn is_decision_log(path: &Path) -> bool {
     let is_pipe = |file: fs::Metadata| !file.is_file() && !file.is_dir();
     if fs::metadata(path).is_ok_and(is_pipe) {

@@ -62,7 +62,7 @@ impl ConfigError {
         Err(problems.into())
     }
 
-    /// The same error, whose problems without a position have this one.
+    /// Gives this position to the problems without one.
     #[must_use]
     pub(crate) fn located_at(mut self, span: &SourceSpan) -> Self {
         for problem in &mut self.problems {

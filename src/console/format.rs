@@ -111,7 +111,7 @@ pub(super) fn text_block(text: &str) -> Markup {
 /// Returns a notice on a text that is not shown because of its size.
 pub(super) fn too_large(text: &str) -> Markup {
     html! {
-        p.problem { "The text has " (bytes(text.len() as u64)) ", which is too large for a page." }
+        p.problem { "The text is too large for a page: " (bytes(text.len() as u64)) "." }
     }
 }
 

@@ -36,7 +36,7 @@ impl EventDefinition for BeforeTool {
         OutputPart::AppendedText,
     ];
     const SUBJECTS: SubjectKind = SubjectKind::Tools;
-    /// The merged output itself decides: an `ask` depends on the config.
+    /// Callers read the merged output, because the config decides on `ask`.
     type Verdict = ();
 
     fn subject(&self) -> MatcherSubject<'_> {

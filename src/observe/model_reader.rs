@@ -1,4 +1,4 @@
-//! Reads the model from a response that is not parsed otherwise.
+//! Reader of the model's name in the bytes of a response.
 
 use memchr::memmem;
 use serde_json::Deserializer;
@@ -6,7 +6,7 @@ use serde_json::Deserializer;
 /// Bytes of the response that are kept, for a key and value of which only the start has arrived.
 const MAX_KEPT_BYTES: usize = 1024;
 
-/// Begin of every key.
+/// Start of every key.
 const KEY_START: &str = "\"model";
 
 /// Finds the model of a response.

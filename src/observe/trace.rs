@@ -35,7 +35,7 @@ pub use self::{
     store::{
         MAX_PAGE_RECORDS, TraceStore, TracedRules,
         content::{ContentReason, StoredContent},
-        denials::{DenialGroup, kept_rule_name},
+        denials::{DenialGroup, truncated_rule_name},
         masking::MaskedBody,
         pages::{CallList, CallView, DenialList, ScanRange, TraceStatus},
         subscription::{TraceBatch, TraceSubscription},

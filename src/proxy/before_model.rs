@@ -49,10 +49,13 @@ pub(super) async fn run(
     let is_answered_by_unlocked = plan.is_answered_by_unlocked(&runs);
     let mut second = Vec::new();
     let inspected = match (evaluate::<BeforeModel>(&runs), locked_verdict) {
-        (BeforeModelVerdict::Proceed(edits), locked) if needs_second_pass || !edits.is_empty() => {
+        (BeforeModelVerdict::Proceed(merged), locked)
+            if needs_second_pass || !merged.is_empty() =>
+        {
+            // Behind locked hooks, the edits of the other hooks are written already.
             let unwritten = match locked {
-                Some(BeforeModelVerdict::Proceed(edits)) => edits,
-                _ => edits,
+                Some(BeforeModelVerdict::Proceed(of_locked)) => of_locked,
+                _ => merged,
             };
             inspect_edits(turn, request, &plan, &unwritten, &mut second)
         }
@@ -208,7 +211,7 @@ fn write_mutation(
     Ok(())
 }
 
-/// Ends the call with a verdict that does not let the request proceed.
+/// Clears an earlier denial if the request proceeds; otherwise ends the call with the verdict.
 ///
 /// INVARIANT: a denial is in a durable decision log before the agent receives it, also as an error.
 async fn apply_verdict(

@@ -310,14 +310,17 @@ fn caller_key(caller: &Caller) -> &str {
     }
 }
 
-/// Returns the end of an exchange in the form of a recording, without denied tool calls. A stream
-/// that an error broke off ends as `truncated`: in a replay, the recorded end of its answer has
+/// Returns the end of an exchange in the form of a recording, without denied tool calls. An error
+/// that broke off a response is omitted: a replay of the recorded, truncated answer breaks off with
 /// another reason.
 pub fn recorded_outcome(exchange: &ExchangeSummary) -> RecordedOutcome {
-    let is_answer = exchange.action == ExchangeAction::Error;
+    let is_error_response = exchange.action == ExchangeAction::Error;
     RecordedOutcome {
         action: exchange.action.as_str().to_owned(),
-        error: exchange.error.filter(|_| is_answer).map(str::to_owned),
+        error: exchange
+            .error
+            .filter(|_| is_error_response)
+            .map(str::to_owned),
         end: exchange.end.as_str().to_owned(),
         tool_denied: false,
         ms: whole_milliseconds(exchange.elapsed),

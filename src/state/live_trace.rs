@@ -11,7 +11,7 @@ use crate::{
         redaction::MaskPatterns,
         trace::{
             RecordKind, RuleIdentity, RulePosition, RuleSummary, TraceSink, TraceStore,
-            TracedRules, kept_rule_name,
+            TracedRules, truncated_rule_name,
         },
     },
     policy::redact_patterns,
@@ -66,11 +66,12 @@ impl LiveTrace {
         rules.filter_map(move |(id, rule)| (rule.as_ref()?.identity == *identity).then_some(id))
     }
 
-    /// Returns whether the config has a rule on this line whose name begins as a denial keeps it.
+    /// Returns whether the config has a rule on this line with this name. Both names are truncated
+    /// as in groups of denials.
     pub fn has_rule(&self, name: &str, at: &RulePosition) -> bool {
-        let name = kept_rule_name(name);
+        let name = truncated_rule_name(name);
         let mut rules = self.rules.iter().flatten().map(|rule| &rule.identity);
-        rules.any(|rule| kept_rule_name(&rule.name) == name && rule.at == *at)
+        rules.any(|rule| truncated_rule_name(&rule.name) == name && rule.at == *at)
     }
 
     /// Applies the settings, once the snapshot is in use.

@@ -76,17 +76,9 @@ impl Snapshot {
     /// Returns the warnings about this config and about the one that is rolled out, each once.
     pub fn warnings(&self) -> Vec<Problem> {
         let mut warnings = hook::warnings(&self.config);
-        if let Some(candidate) = self.active_candidate() {
-            warnings.extend(self.warnings_of_candidate(candidate));
-        }
-        warnings
-    }
-
-    /// Returns the warnings about the config that is rolled out which are not also about this one.
-    fn warnings_of_candidate(&self, candidate: &Self) -> Vec<Problem> {
-        let known = hook::warnings(&self.config);
-        let mut warnings = hook::warnings(&candidate.config);
-        warnings.retain(|warning| !known.contains(warning));
+        let candidate = self.active_candidate();
+        let new = candidate.map(|candidate| new_warnings(&warnings, &candidate.config));
+        warnings.extend(new.unwrap_or_default());
         warnings
     }
 
@@ -96,8 +88,8 @@ impl Snapshot {
         self.arms().flat_map(|snapshot| snapshot.proofs.statuses())
     }
 
-    /// Returns the result of the last proof of a policy or hook, if it has cases: that of an equal
-    /// one of the config that is rolled out if its proof failed.
+    /// Returns the result of the last proof of a policy or hook with cases. A failed proof of an
+    /// equal one in the config that is rolled out takes precedence.
     pub fn guard_status(&self, rule: RuleId) -> Option<GuardStatus> {
         let failed = || {
             let candidate = self.active_candidate()?;
@@ -163,7 +155,8 @@ impl Snapshot {
             && let Some(candidate) = snapshot.build_candidate(source, resources)?
         {
             candidate.prove(resources).await?;
-            log_warnings(&snapshot.warnings_of_candidate(&candidate));
+            let known = hook::warnings(&snapshot.config);
+            log_warnings(&new_warnings(&known, &candidate.config));
             snapshot.add_candidate(candidate, source, resources, previous);
         }
         Ok(snapshot)
@@ -296,6 +289,13 @@ impl Snapshot {
             reporter.report(RolloutChange::Step(share));
         }
     }
+}
+
+/// Returns the warnings about a config that are not among the known ones.
+fn new_warnings(known: &[Problem], config: &Config) -> Vec<Problem> {
+    let mut warnings = hook::warnings(config);
+    warnings.retain(|warning| !known.contains(warning));
+    warnings
 }
 
 /// Returns the error of a config that cannot be rolled out. Its problems keep their positions;

@@ -1,7 +1,10 @@
 //! The APIs of model calls in test cases.
 
+use http::Method;
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+use crate::dialect::{RequestLine, split_session};
 
 /// The model of requests that name none.
 pub const DEFAULT_MODEL: &str = "gemini-2.5-flash";
@@ -36,4 +39,17 @@ impl CaseApi {
 /// Returns the path of a request for one response of a model.
 pub fn model_path(model: &str) -> String {
     format!("/v1beta/models/{model}:generateContent")
+}
+
+/// Returns the request line of a model call. The path may begin with the name of a session and end
+/// with a query.
+pub fn request_line(path: &str) -> RequestLine<'_> {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let (_, path) = split_session(path);
+    RequestLine {
+        method: &Method::POST,
+        path,
+        query,
+        api: None,
+    }
 }

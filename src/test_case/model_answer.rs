@@ -4,13 +4,11 @@
 use std::slice;
 
 use bytes::Bytes;
-use http::Method;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::dialect::{
-    self, Api, Dialect, DialectError, RequestLine, ResponseDocument, split_session,
-};
+use super::case_api::request_line;
+use crate::dialect::{self, Api, Dialect, DialectError, ResponseDocument};
 
 /// Fields of the Gemini API, of which each of its responses and streams has one.
 const GEMINI_FIELDS: [&str; 5] = [
@@ -61,18 +59,6 @@ pub struct UnreadableAnswer {
     /// Reason why it cannot be read.
     #[source]
     pub cause: AnswerError,
-}
-
-/// Returns the request line of a model call, by its path with the query and the name of a session.
-pub fn request_line(path: &str) -> RequestLine<'_> {
-    let (path, query) = path.split_once('?').unwrap_or((path, ""));
-    let (_, path) = split_session(path);
-    RequestLine {
-        method: &Method::POST,
-        path,
-        query,
-        api: None,
-    }
 }
 
 /// Returns the dialect of a path with its query, if a model answers there.

@@ -11,7 +11,7 @@ use tokio::{
 
 use super::error::TransportError;
 
-/// Maximum number of slots in use beyond the limit at which a proof takes no further one.
+/// Number of slots in use beyond the limit at which a further proof waits.
 const MAX_EXCESS_SLOTS: usize = 8;
 
 /// Slots for hook processes. There are none until [`Self::resize`].
@@ -94,12 +94,12 @@ impl ProcessSlots {
                 permit.forget();
                 return self.occupy();
             }
-            let is_beyond = self.demand.send_if_modified(|demand| {
+            let has_taken_excess = self.demand.send_if_modified(|demand| {
                 let is_available = is_available(demand);
                 demand.excess += usize::from(is_available);
                 is_available
             });
-            if is_beyond {
+            if has_taken_excess {
                 return self.occupy();
             }
             // The sender lives as long as the slots.
@@ -160,9 +160,10 @@ impl Drop for SlotPermit {
                 self.slots.free.add_permits(1);
                 return false;
             }
+            let was_full = demand.excess == MAX_EXCESS_SLOTS;
             demand.excess -= 1;
-            // Proofs may wait for this.
-            demand.excess + 1 == MAX_EXCESS_SLOTS
+            // Wakes proofs that wait for a slot beyond the limit.
+            was_full
         });
     }
 }

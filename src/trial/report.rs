@@ -89,7 +89,13 @@ pub(super) fn verdict(events: &[EventTrace], answer: &Value) -> (&'static str, O
 
 /// Returns the message of an error in a response; of a stream, that of the first event with one.
 pub fn error_message(answer: &Value) -> Option<&str> {
-    chunks(answer).iter().find_map(message_of_event)
+    answer_chunks(answer).iter().find_map(message_of_event)
+}
+
+/// Returns the chunks of a response, of which a whole one is the only one.
+pub fn answer_chunks(answer: &Value) -> &[Value] {
+    let chunks = answer.as_array().map(Vec::as_slice);
+    chunks.unwrap_or(slice::from_ref(answer))
 }
 
 fn message_of_event(event: &Value) -> Option<&str> {
@@ -98,12 +104,6 @@ fn message_of_event(event: &Value) -> Option<&str> {
     let is_error = event.get("type").is_some_and(|kind| kind == "error");
     let message = message.or_else(|| event.get("message").filter(|_| is_error));
     message.and_then(Value::as_str)
-}
-
-/// Returns the chunks of a response, of which a whole one is the only one.
-fn chunks(answer: &Value) -> &[Value] {
-    let chunks = answer.as_array().map(Vec::as_slice);
-    chunks.unwrap_or(slice::from_ref(answer))
 }
 
 /// Returns a response in the content form that all APIs share; `None` if it is an error, or in
@@ -144,5 +144,5 @@ pub(super) fn shown_text(answer: &Value, dialect: &dyn Dialect) -> String {
         let error = chunk.pointer("/error/message").and_then(Value::as_str);
         texts.chain(error).collect::<String>()
     };
-    chunks(answer).iter().map(text).collect()
+    answer_chunks(answer).iter().map(text).collect()
 }

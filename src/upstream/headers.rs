@@ -19,10 +19,13 @@ const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 /// Client library of the agent.
 const API_CLIENT: HeaderName = HeaderName::from_static("x-goog-api-client");
 
-/// Maximum size of a header's value, or of path and query, over HTTP/2, in bytes.
+/// Maximum size of a header's value, or of path and query, over HTTP/2, in bytes. Servers such as
+/// nginx end the connection at a larger one by default.
 const MAX_HTTP2_VALUE_BYTES: usize = 8 * 1024;
 
-/// Maximum size of all of them together, as RFC 9113 (section 6.5.2) counts it, in bytes.
+/// Maximum size of headers, path and query together, in bytes: names, values and
+/// [`HTTP2_FIELD_BYTES`] each, as RFC 9113 (section 6.5.2) counts them, without the other
+/// pseudo-headers. Servers such as those on hyper advertise this limit by default.
 const MAX_HTTP2_HEAD_BYTES: usize = 16 * 1024;
 
 /// Size of a header beside its name and value, as RFC 9113 (section 6.5.2) counts it, in bytes.
@@ -270,8 +273,8 @@ fn is_withheld(name: &str) -> bool {
     is_listed || name.starts_with("x-hookgate-") || name.starts_with("access-control-")
 }
 
-/// Returns whether the head of a request can be sent over HTTP/2. Servers may answer a larger one
-/// with an error that ends the connection, and with it the calls of other agents.
+/// Returns whether the head of a request is within hookgate's limits for HTTP/2. Servers may answer
+/// a larger one with an error that ends the connection, and with it the calls of other agents.
 pub(super) fn fits_http2(target: &PathAndQuery, headers: &HeaderMap) -> bool {
     let fields = headers.iter();
     let fields = fields.map(|(name, value)| (name.as_str(), value.len()));

@@ -1,7 +1,5 @@
 //! A call whose content is kept, as the action of an agent that can be performed again.
 
-use std::slice;
-
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -9,7 +7,7 @@ use crate::{
     observe::trace::{CallRecord, StoredContent},
     session::SessionSource,
     test_case::{answering_dialect, read_answer},
-    trial::error_message,
+    trial::{answer_chunks, error_message},
 };
 
 /// Fields of an action with the answers to its first requests.
@@ -180,8 +178,7 @@ fn missing_answers(
 }
 
 fn has_other_choices(answer: &Value) -> bool {
-    let chunks = answer.as_array().map(Vec::as_slice);
-    let chunks = chunks.unwrap_or(slice::from_ref(answer)).iter();
+    let chunks = answer_chunks(answer).iter();
     let candidates = chunks.filter_map(|chunk| chunk.get("candidates")?.as_array());
     let mut indices = candidates
         .flatten()

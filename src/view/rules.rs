@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::{
     config::{FailureMode, HookMode},
-    event::{EventName, OutputPart},
+    event::EventName,
     observe::trace::{RuleIdentity, RuleSummary},
     proof::GuardStatus,
     state::{App, Snapshot},
@@ -125,8 +125,7 @@ fn guard_remark(rule: &RuleIdentity, proof: Option<&GuardStatus>) -> Option<Rule
     match rule.on_failure.filter(|_| is_guard)? {
         FailureMode::Open => Some(RuleRemark::FailsOpen),
         FailureMode::Closed => {
-            // No case can prove a selection of tools.
-            let is_provable = has_event(|event| event.honours(OutputPart::Flow));
+            let is_provable = has_event(EventName::is_provable);
             (is_provable && proof.is_none()).then_some(RuleRemark::WithoutProof)
         }
     }

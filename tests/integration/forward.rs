@@ -282,7 +282,7 @@ fn an_input_that_does_not_end_is_a_failure_after_the_timeout() {
     writer.kill().unwrap();
     writer.wait().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(stderr, "hookgate: the input on stdin did not end in time\n");
+    assert_eq!(stderr, "hookgate: timed out reading the input from stdin\n");
     assert_eq!(output.status.code(), Some(2));
 }
 

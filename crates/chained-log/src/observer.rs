@@ -43,8 +43,9 @@ pub enum LogEvent<'a> {
     },
     /// A line was dropped, because the queue is full.
     Dropped,
-    /// A write failed after one that succeeded, or no line was written within the timeout of a
-    /// commit. Further failures are not reported until lines are written.
+    /// A write failed, as the first one since the start or since a success; or no line was written
+    /// within the timeout of a commit. Further failed writes are not reported until lines are
+    /// written.
     Failed {
         /// Error of the operating system, or [`io::ErrorKind::TimedOut`].
         error: &'a io::Error,

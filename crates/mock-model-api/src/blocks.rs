@@ -16,7 +16,7 @@ pub(super) struct BlockAnswer {
     pub(super) blocks: Vec<Block>,
     pub(super) ending: Ending,
     pub(super) usage: Usage,
-    /// True if it is of a script.
+    /// True if it is an answer of the script.
     pub(super) is_scripted: bool,
 }
 

@@ -17,7 +17,7 @@ const MAX_NUMBER_BYTES: usize = 30;
 /// Types of values, by their names in JSON Schema.
 const KINDS: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 
-/// Memory for the examples of one answer, in bytes.
+/// Bound of the examples of one answer: bytes of memory, and comparisons made for them.
 const MAX_EXAMPLE_BYTES: usize = 1024 * 1024;
 
 /// Memory of one value, with the text of a string, in bytes.
@@ -110,7 +110,8 @@ impl Examples {
         }
     }
 
-    /// Reserves memory. Returns whether it is within the bound; beyond it, nothing more is.
+    /// Takes bytes of memory, or comparisons, from the bound. Returns whether they are within it;
+    /// beyond it, nothing more is.
     fn reserve(&mut self, bytes: usize) -> bool {
         let remaining = self.remaining_bytes.checked_sub(bytes);
         self.remaining_bytes = remaining.unwrap_or(0);

@@ -181,7 +181,7 @@ impl Entry<'_> {
             amount,
             rate: self.grant.requests_per_minute.map(RequestRate::per_minute),
             max_calls: self.grant.shared_in_flight,
-            // The quota holds for calls that cost tokens.
+            // The quota applies only to calls that cost tokens.
             per_day: self.grant.tokens_per_day.filter(|_| amount > 0),
         };
         let (key, usage) = (&self.quota.key, &self.quota.usage);

@@ -33,6 +33,9 @@ const SOURCE_DATE_EPOCH: &str = "SOURCE_DATE_EPOCH";
 /// Digits of the SHA-256 that is the revision without `--revision`.
 const REVISION_DIGITS: usize = 16;
 
+/// Versions of hookgate that can use a bundle without `--requires`.
+const DEFAULT_REQUIREMENT: &str = concat!(">=", env!("CARGO_PKG_VERSION"));
+
 /// Command-line arguments of `bundle build`.
 #[derive(Debug, Args)]
 pub(super) struct BuildArgs {
@@ -145,14 +148,16 @@ impl BuildArgs {
             Some(created) => created,
             None => default_time()?,
         };
-        let this_version = concat!(">=", env!("CARGO_PKG_VERSION")).parse::<Requirement>();
-        let requires = self.requires.map_or(this_version, Ok);
+        let requires = match self.requires {
+            Some(requires) => requires,
+            None => DEFAULT_REQUIREMENT.parse().map_err(Failure::Failed)?,
+        };
         let mut manifest = Manifest {
             revision: "none".parse().map_err(Failure::Failed)?,
             created,
             parent,
             allows_parent: self.allow_parent,
-            requires: requires.map_err(Failure::Failed)?,
+            requires,
             files: BTreeMap::new(),
             executable: Vec::new(),
         };

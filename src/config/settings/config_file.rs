@@ -40,7 +40,7 @@ use crate::{
         secret::Secret,
         source_span::{Problem, SourceSpan},
     },
-    event::{EventName, OutputPart},
+    event::EventName,
 };
 
 /// The config of hookgate.
@@ -215,8 +215,7 @@ impl Config {
     /// Returns the hooks that fail closed and have no case that proves them.
     pub fn guards_without_proof(&self) -> impl Iterator<Item = (EventName, &HookSpec)> {
         let closed = self.guards(FailureMode::Closed);
-        // No case can prove a selection of tools.
-        closed.filter(|(event, hook)| event.honours(OutputPart::Flow) && hook.proof.is_empty())
+        closed.filter(|(event, hook)| event.is_provable() && hook.proof.is_empty())
     }
 
     /// Returns the names of hooks that fail closed or have a proof, and of policies with a proof;

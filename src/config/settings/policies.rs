@@ -104,7 +104,7 @@ impl CallerPattern {
     }
 }
 
-/// Displays the condition with this effect.
+/// Formats the pattern as a condition.
 impl fmt::Display for CallerPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

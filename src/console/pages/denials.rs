@@ -270,7 +270,6 @@ fn earlier_calls() -> Markup {
     }
 }
 
-/// Returns the effect of an error of the model API.
 fn no_answer() -> Markup {
     html! {
         p.problem {

@@ -1,4 +1,4 @@
-//! Overview: the state of the gateway at one look. Problems link to their pages if they have some.
+//! Overview: the state of the gateway at a glance. A problem that has a page links to it.
 
 use axum::extract::State;
 use maud::{Markup, html};

@@ -30,7 +30,7 @@ pub(super) fn write(id: &str, input: &[u8]) -> String {
     format!("{{\"id\":\"{id}\",\"input\":{input}}}\n")
 }
 
-/// A worker's outputs for one call, as the worker wrote them. Of several ones, parsers read
+/// Outputs of a worker for one call, as written. A line with several is ambiguous: parsers read
 /// different ones.
 pub(super) type WorkerOutputs = Vec<Vec<u8>>;
 

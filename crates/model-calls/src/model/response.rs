@@ -304,13 +304,18 @@ impl CandidateMutation {
         self.parts.iter().flatten().any(|text| !text.is_empty())
     }
 
-    /// Returns whether it changes a candidate without content, as hooks see it.
-    pub fn has_edit(&self) -> bool {
-        let empty = Self {
-            parts: self.parts.clone(),
-            ..Self::default()
-        };
-        self.has_filled_text() || *self != empty
+    /// Returns whether it changes a candidate that hooks saw as one empty text.
+    pub fn edits_empty_candidate(&self) -> bool {
+        let Self {
+            parts: _,
+            finish_reason,
+            index,
+            safety_ratings,
+        } = self;
+        self.has_filled_text()
+            || finish_reason.is_some()
+            || index.is_some()
+            || safety_ratings.is_some()
     }
 }
 

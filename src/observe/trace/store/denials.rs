@@ -124,7 +124,7 @@ impl DenialTable {
 
     pub(crate) fn add(&mut self, denial: Denial<'_>) {
         let key = GroupKey {
-            rule: Arc::from(kept_rule_name(denial.rule)),
+            rule: Arc::from(truncated_rule_name(denial.rule)),
             event: denial.event,
             action: denial.action,
             reason: denial.reason.map(|reason| reason.sha256.clone()),
@@ -221,8 +221,8 @@ impl DenialGroup {
     }
 }
 
-/// Returns the part of a rule's name that a group of denials has.
-pub fn kept_rule_name(name: &str) -> &str {
+/// Returns a rule's name, truncated as in groups of denials.
+pub fn truncated_rule_name(name: &str) -> &str {
     truncated(name, MAX_RULE_NAME_BYTES)
 }
 

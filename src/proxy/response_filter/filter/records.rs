@@ -33,8 +33,9 @@ impl ResponseFilter<'_> {
         with_output
     }
 
-    /// Records runs of policies on what hooks changed. Returns those with an output. Calls that an
-    /// observing policy would have removed are those that it has found before the hooks.
+    /// Records runs of policies on what hooks changed. Returns those with an output. An observing
+    /// policy has recorded the calls that it would remove before the hooks ran, so they are not
+    /// recorded again.
     pub(super) fn record_second_pass(&self, mut runs: Vec<HookRun>) -> Vec<HookRun> {
         let observed = runs.iter_mut().filter(|run| !run.is_enforced());
         for run in observed.filter(|run| !run.refused.is_empty()) {

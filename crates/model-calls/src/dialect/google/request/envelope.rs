@@ -58,8 +58,10 @@ pub fn open_wrapped(call: &mut Call, body: Document) -> Result<OpenedRequest> {
     if let Some(field) = inner_fields.find(|field| body.has(&[**field])) {
         return Err(DialectError::Ambiguous((*field).to_owned()));
     }
-    let model = read_model(call, &body)?;
-    let model = model.map_or_else(|| read_model(call, &document), |model| Ok(Some(model)))?;
+    let model = match read_model(call, &body)? {
+        Some(model) => Some(model),
+        None => read_model(call, &document)?,
+    };
     call.model = Some(model.ok_or_else(invalid_model)?);
     check_model(call, &document)?;
     check_form(call, &document)?;

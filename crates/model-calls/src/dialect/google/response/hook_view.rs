@@ -61,7 +61,7 @@ impl ResponseDocument {
         self.make_parsed()?;
         let mut ignored = Vec::new();
         let mut others = mutation.candidates.iter().skip(self.candidates.len());
-        if others.any(CandidateMutation::has_edit) {
+        if others.any(CandidateMutation::edits_empty_candidate) {
             let reason = "llm_response: more candidates than there are";
             ignored.push(IgnoredEdit::Inapplicable(reason.to_owned()));
         }

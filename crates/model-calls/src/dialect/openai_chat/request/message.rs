@@ -123,7 +123,10 @@ fn read_content(message: &Document) -> Result<Vec<PlacedPart>> {
 fn read_result(message: &Document, names: &CallNames) -> Result<Value> {
     let id = message.string(TOOL_CALL_ID)?;
     let called = id.as_ref().and_then(|id| names.get(id)).cloned();
-    let name = called.map_or_else(|| message.string(NAME), |name| Ok(Some(name)))?;
+    let name = match called {
+        Some(name) => Some(name),
+        None => message.string(NAME)?,
+    };
     let (output, media) = match MessageContent::read(message)? {
         MessageContent::None => (Value::Null, Vec::new()),
         MessageContent::Text(text) => (text.into(), Vec::new()),
