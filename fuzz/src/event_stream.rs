@@ -34,7 +34,7 @@ pub fn run(bytes: &[u8]) {
     let dialect = dialect::of(Api::ALL[usize::from(*first) % Api::ALL.len()]);
     let lines = rest
         .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty());
+        .filter(|line| !line.is_empty() && !is_terminator(line));
     let Some((mut chunks, is_complete)) = read(dialect, lines.clone()) else {
         return;
     };
@@ -45,6 +45,7 @@ pub fn run(bytes: &[u8]) {
         let data: Vec<&str> = text
             .lines()
             .filter_map(|line| line.strip_prefix("data: "))
+            .filter(|line| !is_terminator(line.as_bytes()))
             .collect();
         if matches!(dialect.api(), Api::OpenAiResponses | Api::OpenAiChat) {
             // Copies of a text that differ from its deltas are corrected, and a second start event
@@ -52,7 +53,7 @@ pub fn run(bytes: &[u8]) {
             let again = read(dialect, data.iter().map(|line| line.as_bytes()));
             assert!(again.is_some(), "unreadable: {text:?}");
         } else {
-            for line in lines.filter(|line| line.trim_ascii() != b"[DONE]") {
+            for line in lines {
                 // A line break within JSON is written as a space.
                 let line = String::from_utf8_lossy(line).replace('\r', " ");
                 assert!(data.contains(&&*line), "lost: {line:?} of {text:?}");
@@ -80,6 +81,11 @@ pub fn run(bytes: &[u8]) {
         }
     }
     write(dialect.chunk_writer(Framing::Sse), &chunks);
+}
+
+/// Returns whether a line ends a stream of Chat Completions: readers do not receive it.
+fn is_terminator(line: &[u8]) -> bool {
+    line.trim_ascii() == b"[DONE]"
 }
 
 /// Returns the chunks of a stream, and true if it is complete; `None` if it cannot be read.

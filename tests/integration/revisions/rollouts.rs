@@ -1035,6 +1035,7 @@ async fn a_hook_of_both_configs_is_unproven_if_its_proof_fails_in_the_new_one() 
         &config("{ prompt: apple }, { prompt: banana }"),
     );
     let mut served = ServerProcess::folder(folder.path());
+    served.addr();
     let operator = Agent::at(served.operators());
     let version = operator.get("/config").await.json()["version"].clone();
     let rollout = format!("rollout: {{ to: {version}, percent: 50 }}\n");
