@@ -86,7 +86,8 @@ impl AgentReport {
     ///
     /// If it is not one, has a key twice, or its event has no counterpart.
     pub fn read(agent: ReportingAgent, input: &[u8]) -> Result<Self, ReportError> {
-        // Only keys matter: a result may be nested deeper than the check allows.
+        // Only keys matter: a result may be nested deeper than the check allows. Keys behind such a
+        // value are not checked.
         if let Err(JsonError::DuplicateKey(key)) = strict_json::check(input, Names::Free) {
             return Err(ReportError::DuplicateKey(key));
         }

@@ -111,6 +111,7 @@ const CHAT: &[Field] = &[
     body("/choices/0/logprobs"),
     body("/choices/0/message/annotations"),
     body("/choices/0/message/images"),
+    body("/choices/0/message/name"),
     body("/choices/0/message/unknown"),
     body("/choices/0/message/tool_calls/0/unknown"),
     body("/choices/0/message/tool_calls/0/function/unknown"),
@@ -119,6 +120,7 @@ const CHAT: &[Field] = &[
     event("hel", "/choices/0/logprobs"),
     event("hel", "/choices/0/delta/annotations"),
     event("hel", "/choices/0/delta/images"),
+    event("hel", "/choices/0/delta/name"),
     event("tool_calls\":[", "/choices/0/delta/tool_calls/0/unknown"),
     event(
         "tool_calls\":[",

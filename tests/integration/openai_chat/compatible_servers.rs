@@ -655,11 +655,10 @@ async fn hooks_see_no_event_with_ratings_padding_and_ids_only() {
 }
 
 #[tokio::test]
-async fn hooks_see_no_event_with_errors_of_filters_names_and_measurements_only() {
-    // MiniMax names the author, and GitHub Copilot pads each event.
-    let delta = json!({ "role": "assistant", "content": "", "name": "MiniMax AI" });
-    let mut named = event(&delta);
-    named["choices"][0]["delta"]["padding"] = json!("abc");
+async fn hooks_see_no_event_with_errors_of_filters_and_measurements_only() {
+    // GitHub Copilot pads each event.
+    let mut padded = event(&json!({ "role": "assistant", "content": "" }));
+    padded["choices"][0]["delta"]["padding"] = json!("abc");
     let failed = json!({ "error": { "code": "content_filter_error", "message": "not filtered" } });
     let mut rated = event(&json!({}));
     rated["choices"][0]["content_filter_results"] = failed.clone();
@@ -669,7 +668,7 @@ async fn hooks_see_no_event_with_errors_of_filters_names_and_measurements_only()
     last["choices"][0]["matched_stop"] = json!("<|im_end|>");
     last["perf_metrics"] = json!({ "server-time-to-first-token": "0.2" });
     let text = event(&json!({ "content": "hi" }));
-    let sent = [named, text, rated, last];
+    let sent = [padded, text, rated, last];
     let upstream = upstream_sending(&sent).await;
     let gate = gateway(&upstream, &guard_of_first_candidate()).await;
 

@@ -19,8 +19,8 @@ use crate::dialect::{
 const LOGPROBS: &[&str] = &["logprobs"];
 
 /// Fields beside ids that hold no content of an answer: types, reasons for its end, ratings,
-/// errors, padding, ciphertext, measurements, names and versions of the service, times of expiry,
-/// and settings of the request.
+/// padding, ciphertext, measurements, names and versions of the service, times of expiry, and
+/// settings of the request.
 const FIELDS_WITHOUT_CONTENT: &[&str] = &[
     "amazon-bedrock-guardrailAction",
     "blockReason",
@@ -30,7 +30,6 @@ const FIELDS_WITHOUT_CONTENT: &[&str] = &[
     "content_filter_results",
     "content_filters",
     "encrypted_content",
-    "error",
     "expires_at",
     "matched_stop",
     "modelStatus",

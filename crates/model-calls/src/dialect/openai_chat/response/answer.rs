@@ -29,7 +29,6 @@ const ANSWER_FIELDS: &[&str] = &[
     "content",
     "function_call",
     "images",
-    "name",
     "refusal",
     "role",
     "tool_calls",
