@@ -655,14 +655,12 @@ async fn hooks_see_no_event_with_ratings_padding_and_ids_only() {
 }
 
 #[tokio::test]
-async fn hooks_see_no_event_with_errors_of_filters_and_measurements_only() {
+async fn hooks_see_no_event_with_padding_and_measurements_only() {
     // GitHub Copilot pads each event.
     let mut padded = event(&json!({ "role": "assistant", "content": "" }));
     padded["choices"][0]["delta"]["padding"] = json!("abc");
-    let failed = json!({ "error": { "code": "content_filter_error", "message": "not filtered" } });
     let mut rated = event(&json!({}));
-    rated["choices"][0]["content_filter_results"] = failed.clone();
-    rated["choices"][0]["content_filter_result"] = failed;
+    rated["choices"][0]["content_filter_result"] = json!({ "hate": { "severity": "safe" } });
     // SGLang shows the text that ended the answer, and Fireworks measures the answer.
     let mut last = end("stop");
     last["choices"][0]["matched_stop"] = json!("<|im_end|>");
@@ -682,12 +680,17 @@ async fn hooks_see_no_event_with_errors_of_filters_and_measurements_only() {
 async fn hooks_see_an_empty_text_for_content_without_a_part() {
     let mut cited = event(&json!({ "role": "assistant", "content": "" }));
     cited["citations"] = json!(["https://a.example"]);
-    let sent = [cited, event(&json!({ "content": "hi" })), end("stop")];
+    // The filter of Azure OpenAI did not run.
+    let failed = json!({ "error": { "code": "content_filter_error", "message": "not filtered" } });
+    let mut unrated = event(&json!({}));
+    unrated["choices"][0]["content_filter_results"] = failed;
+    let text = event(&json!({ "content": "hi" }));
+    let sent = [cited, text, unrated, end("stop")];
     let upstream = upstream_sending(&sent).await;
     let gate = gateway(&upstream, &guard_of_first_candidate()).await;
 
     let answer = ask(&gate, Form::Stream, &chat("hi")).await;
 
     assert_eq!(events(&answer), sent);
-    assert_eq!(gate.file("seen"), "['']\n['hi']\n");
+    assert_eq!(gate.file("seen"), "['']\n['hi']\n['']\n");
 }

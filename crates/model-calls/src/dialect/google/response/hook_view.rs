@@ -113,6 +113,7 @@ mod tests {
             r#"{"promptFeedback":{"blockReason":"OTHER","blockReasonMessage":"x"}}"#,
             r#"{"labels":[[],[{"citations":["http://a"]}]]}"#,
             r#"{"hookgateMedia":true}"#,
+            r#"{"labels":[[{"error":{"message":"x"}}]]}"#,
         ] {
             assert!(is_shown(json), "{json}");
         }
@@ -122,7 +123,7 @@ mod tests {
             r#"{"promptFeedback":{"safetyRatings":[{"category":"A","probability":"LOW"}]}}"#,
             r#"{"labels":[[{"p":"abc"},{"x_groq":{"id":"req"}},{"stop_sequence":"END"}]]}"#,
             r#"{"labels":[[{"prompt_filter_results":[{"hate":{"severity":"safe"}}]}]]}"#,
-            r#"{"labels":[[{"error":{"message":"x"}},{"provider":"A","version":"latest"}]]}"#,
+            r#"{"labels":[[{"provider":"A","version":"latest"}]]}"#,
             r#"{"modelStatus":{"modelStage":"STABLE"}}"#,
             r#"{"candidates":[{"citationMetadata":{}}],"responseId":"r","unknown":[""]}"#,
             r#"{"error":{"message":"x"},"unknown":"x"}"#,

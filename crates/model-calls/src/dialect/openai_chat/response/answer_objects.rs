@@ -104,14 +104,10 @@ fn visit_choices(
     act(answer, RESPONSE_FIELDS)
 }
 
-/// Visits the ratings of a content filter, by category. The error of a filter is no rating.
+/// Visits the ratings of a content filter, by category.
 fn visit_ratings(ratings: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     let (mut names, mut edited) = (Vec::new(), Vec::new());
-    let is_rating = |name: &str, json: &[u8]| name != "error" && json.starts_with(b"{");
-    for (name, rating) in ratings
-        .fields()
-        .filter(|(name, json)| is_rating(name, json))
-    {
+    for (name, rating) in ratings.fields().filter(|(_, json)| json.starts_with(b"{")) {
         let mut rating = Document::from_checked(rating)?;
         act(&mut rating, &["severity"])?;
         if rating.is_edited() {
