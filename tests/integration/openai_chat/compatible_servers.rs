@@ -617,15 +617,21 @@ async fn the_last_of_two_ends_keeps_its_own_fields() {
     assert_eq!(last["choices"][0].get("logprobs"), None, "{last}");
 }
 
-/// A guard that fails closed, reads the first part of the first candidate, and writes its parts to
-/// the file `seen`.
-fn guard_of_first_candidate() -> String {
+/// Sends events through a guard that fails closed, and reads the first part of the first candidate.
+/// Returns the parts that it has seen.
+async fn seen_by_guard(sent: &[Value]) -> String {
     let script = "import json, sys; shown = json.load(sys.stdin)[\"llm_response\"]; \
          parts = shown[\"candidates\"][0][\"content\"][\"parts\"]; \
          print(parts, file=open(\"seen\", \"a\")); parts[0]";
     let mut guard = hook::command("guard", &format!("python3 -c '{script}'"));
     guard["on_failure"] = json!("closed");
-    hook::config(&[("AfterModel", guard)])
+    let upstream = upstream_sending(sent).await;
+    let gate = gateway(&upstream, &hook::config(&[("AfterModel", guard)])).await;
+
+    let answer = ask(&gate, Form::Stream, &chat("hi")).await;
+
+    assert_eq!(events(&answer), sent);
+    gate.file("seen")
 }
 
 #[tokio::test]
@@ -645,13 +651,8 @@ async fn hooks_see_no_event_with_ratings_padding_and_ids_only() {
     last["p"] = json!("abc");
     let text = event(&json!({ "content": "hi" }));
     let sent = [first, padded, text, rated, last];
-    let upstream = upstream_sending(&sent).await;
-    let gate = gateway(&upstream, &guard_of_first_candidate()).await;
 
-    let answer = ask(&gate, Form::Stream, &chat("hi")).await;
-
-    assert_eq!(events(&answer), sent);
-    assert_eq!(gate.file("seen"), "['hi']\n");
+    assert_eq!(seen_by_guard(&sent).await, "['hi']\n");
 }
 
 #[tokio::test]
@@ -667,13 +668,8 @@ async fn hooks_see_no_event_with_padding_and_measurements_only() {
     last["perf_metrics"] = json!({ "server-time-to-first-token": "0.2" });
     let text = event(&json!({ "content": "hi" }));
     let sent = [padded, text, rated, last];
-    let upstream = upstream_sending(&sent).await;
-    let gate = gateway(&upstream, &guard_of_first_candidate()).await;
 
-    let answer = ask(&gate, Form::Stream, &chat("hi")).await;
-
-    assert_eq!(events(&answer), sent);
-    assert_eq!(gate.file("seen"), "['hi']\n");
+    assert_eq!(seen_by_guard(&sent).await, "['hi']\n");
 }
 
 #[tokio::test]
@@ -686,11 +682,6 @@ async fn hooks_see_an_empty_text_for_content_without_a_part() {
     unrated["choices"][0]["content_filter_results"] = failed;
     let text = event(&json!({ "content": "hi" }));
     let sent = [cited, text, unrated, end("stop")];
-    let upstream = upstream_sending(&sent).await;
-    let gate = gateway(&upstream, &guard_of_first_candidate()).await;
 
-    let answer = ask(&gate, Form::Stream, &chat("hi")).await;
-
-    assert_eq!(events(&answer), sent);
-    assert_eq!(gate.file("seen"), "['']\n['hi']\n['']\n");
+    assert_eq!(seen_by_guard(&sent).await, "['']\n['hi']\n['']\n");
 }

@@ -853,27 +853,33 @@ fn check_and_serve_refuse_the_same_rollouts() {
     }
 }
 
+/// Returns the output of `hookgate check`, the warnings of `/config`, and the log of the gateway.
+async fn reported_warnings(folder: &TempDir) -> (String, String, String) {
+    let (code, _, checked) = run(&["check", "hookgate.yaml"], folder.path());
+    assert_eq!(code, 0, "{checked}");
+    let mut served = ServerProcess::folder(folder.path());
+    served.addr();
+    let page = Agent::at(served.operators()).get("/config").await.json();
+    served.terminate();
+    let (_, log) = served.ended(TEST_TIMEOUT);
+    (checked, page["warnings"].to_string(), log)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn warnings_of_a_rollout_are_reported() {
     let next = "upstreams: { gemini: { url: \"http://127.0.0.1:1\" } }\nhooks:\n  BeforeTool:\n    - hooks:\n        - { name: lax, command: ./absent.sh }\n        - { name: strict, command: cat, on_failure: closed }\n";
     let folder = rollout_folder("next.yaml", &[("next.yaml", next)]);
     let open = "hook `lax` on BeforeTool fails open";
 
-    let (code, _, checked) = run(&["check", "hookgate.yaml"], folder.path());
-    let mut served = ServerProcess::folder(folder.path());
-    served.addr();
-    let page = Agent::at(served.operators()).get("/config").await.json();
-    served.terminate();
-    let (_, log) = served.ended(TEST_TIMEOUT);
+    let (checked, warnings, log) = reported_warnings(&folder).await;
 
-    assert_eq!(code, 0, "{checked}");
     for warning in [open, "hook `strict` on BeforeTool fails closed"] {
         let mut lines = checked.lines();
         let is_printed =
             lines.any(|line| line.starts_with("warning: next.yaml:") && line.contains(warning));
         assert!(is_printed, "{warning}: {checked}");
     }
-    assert!(page["warnings"].to_string().contains(open), "{page:#}");
+    assert!(warnings.contains(open), "{warnings}");
     let mut lines = log.lines();
     let is_logged = lines.any(|line| line.contains("config warning") && line.contains(open));
     assert!(is_logged, "{log}");
@@ -890,15 +896,10 @@ async fn a_warning_about_both_configs_of_a_rollout_is_reported_once() {
     fs::write(&file, config + &auth).unwrap();
     let count = |text: &str| text.matches("matches no model of Google's APIs").count();
 
-    let (code, _, checked) = run(&["check", "hookgate.yaml"], folder.path());
-    let mut served = ServerProcess::folder(folder.path());
-    served.addr();
-    let page = Agent::at(served.operators()).get("/config").await.json();
-    served.terminate();
-    let (_, log) = served.ended(TEST_TIMEOUT);
+    let (checked, warnings, log) = reported_warnings(&folder).await;
 
-    assert_eq!((code, count(&checked)), (0, 1), "{checked}");
-    assert_eq!(count(&page["warnings"].to_string()), 1, "{page:#}");
+    assert_eq!(count(&checked), 1, "{checked}");
+    assert_eq!(count(&warnings), 1, "{warnings}");
     assert_eq!(count(&log), 1, "{log}");
 }
 
