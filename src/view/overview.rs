@@ -226,11 +226,12 @@ fn guards<'a>(hooks: impl Iterator<Item = (EventName, &'a HookSpec)>) -> Vec<Gua
 }
 
 fn sink(metrics: &Metrics) -> SinkStatus {
+    let lines = |outcome: &'static str| metrics.audit_sink_lines.with([outcome.into()]).get();
     SinkStatus {
         lag_lines: metrics.audit_sink_lag.get(),
-        sent_lines: metrics.sink_lines("sent"),
-        refused_lines: metrics.sink_lines("refused"),
-        lost_lines: metrics.sink_lines("lost"),
+        sent_lines: lines("sent"),
+        refused_lines: lines("refused"),
+        lost_lines: lines("lost"),
         last_failure: last_failure(metrics, Export::AuditSink),
     }
 }
@@ -245,10 +246,14 @@ fn otlp(config: &Config, metrics: &Metrics) -> Vec<OtlpStatus> {
         (collector.logs, "logs", Export::Logs),
     ];
     let sent = signals.into_iter().filter(|(is_sent, ..)| *is_sent);
+    let items = |signal: &'static str, outcome: &'static str| {
+        let labels = [signal.into(), outcome.into()];
+        metrics.otlp_items.with(labels).get()
+    };
     let statuses = sent.map(|(_, signal, export)| OtlpStatus {
         signal,
-        sent: metrics.exported(signal, "sent"),
-        dropped: metrics.exported(signal, "dropped"),
+        sent: items(signal, "sent"),
+        dropped: items(signal, "dropped"),
         last_failure: last_failure(metrics, export),
     });
     statuses.collect()

@@ -221,10 +221,9 @@ impl SinkTask {
 
     async fn record_accepted(&mut self, last: &PlacedLine, lines: u64, unsent: UnsentLines) {
         let UnsentLines { refused, damaged } = unsent;
-        self.metrics
-            .record_sink_lines("sent", lines.saturating_sub(refused + damaged));
-        self.metrics.record_sink_lines("refused", refused);
-        self.metrics.record_sink_lines("lost", damaged);
+        self.count_lines("sent", lines.saturating_sub(refused + damaged));
+        self.count_lines("refused", refused);
+        self.count_lines("lost", damaged);
         if damaged > 0 {
             tracing::error!(
                 audit.lines = damaged,
@@ -252,7 +251,7 @@ impl SinkTask {
 
     fn record_missing(&self, lines: u64) {
         if lines > 0 {
-            self.metrics.record_sink_lines("lost", lines);
+            self.count_lines("lost", lines);
             tracing::error!(
                 audit.lines = lines,
                 "audit sink: lines were removed or damaged before they were sent"
@@ -260,8 +259,14 @@ impl SinkTask {
         }
     }
 
+    fn count_lines(&self, outcome: &'static str, lines: u64) {
+        let counter = self.metrics.audit_sink_lines.with([outcome.into()]);
+        counter.inc_by(lines);
+    }
+
     fn record_failure(&mut self, error: &SendError) {
-        self.metrics.record_sink_failure(error.reason());
+        let failed = &self.metrics.audit_sink_failures;
+        failed.with([error.reason().into()]).inc();
         let failures = &self.metrics.export_failures;
         failures.keep(Export::AuditSink, error.to_string());
         self.record_lag();

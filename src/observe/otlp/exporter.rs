@@ -160,8 +160,8 @@ impl SignalQueue {
 impl SignalState {
     /// Counts items that were `sent` or `dropped`.
     fn count(&self, outcome: &'static str, items: usize) {
-        let signal = self.signal.as_str();
-        self.metrics.record_export(signal, outcome, items as u64);
+        let labels = [self.signal.as_str().into(), outcome.into()];
+        self.metrics.otlp_items.with(labels).inc_by(items as u64);
     }
 
     const fn export(&self) -> Export {
