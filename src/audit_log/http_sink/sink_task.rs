@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     backoff::Backoff,
-    observe::{Export, Metrics},
+    observe::{AUDIT_SINK, Metrics},
 };
 
 /// Maximum time for which the first line of a batch waits for further lines.
@@ -237,7 +237,7 @@ impl SinkTask {
             );
         }
         if std::mem::take(&mut self.is_failing) {
-            self.metrics.export_failures.end(Export::AuditSink);
+            self.metrics.export_failures.end(AUDIT_SINK);
             tracing::info!("audit sink: sending recovered");
         }
         self.position = Some(last.position.clone());
@@ -268,7 +268,7 @@ impl SinkTask {
         let failed = &self.metrics.audit_sink_failures;
         failed.with([error.reason().into()]).inc();
         let failures = &self.metrics.export_failures;
-        failures.keep(Export::AuditSink, error.to_string());
+        failures.keep(AUDIT_SINK, error.to_string());
         self.record_lag();
         if !std::mem::replace(&mut self.is_failing, true) {
             tracing::warn!(%error, "audit sink: sending failed");
@@ -311,7 +311,7 @@ impl Drop for SinkTask {
     fn drop(&mut self) {
         self.set_lag(0);
         if self.is_failing {
-            self.metrics.export_failures.end(Export::AuditSink);
+            self.metrics.export_failures.end(AUDIT_SINK);
         }
         self.end.cancel();
     }

@@ -24,7 +24,7 @@ use crate::{
     backoff::Backoff,
     config::OtlpSettings,
     mutex::Mutex,
-    observe::{export_failures::Export, metrics::Metrics},
+    observe::metrics::Metrics,
     service_client::{ClientError, RequestError, client_builder, read_body},
 };
 
@@ -173,13 +173,6 @@ impl SignalState {
         let labels = [self.signal.as_str().into(), outcome.into()];
         self.metrics.otlp_items.with(labels).inc_by(items as u64);
     }
-
-    const fn export(&self) -> Export {
-        match self.signal {
-            Signal::Traces => Export::Traces,
-            Signal::Logs => Export::Logs,
-        }
-    }
 }
 
 impl SendTask {
@@ -196,7 +189,7 @@ impl SendTask {
             () = deadline => (),
         }
         if self.failing {
-            state.metrics.export_failures.end(state.export());
+            state.metrics.export_failures.end(state.signal.as_str());
         }
         state.count("dropped", state.pending.load(Ordering::Relaxed));
     }
@@ -268,10 +261,9 @@ impl SendTask {
         let signal = self.state.signal.as_str();
         let was_failing = std::mem::replace(&mut self.failing, error.is_some());
         let failures = &self.state.metrics.export_failures;
-        let export = self.state.export();
         match error {
-            Some(error) => failures.keep(export, error.to_string()),
-            None if was_failing => failures.end(export),
+            Some(error) => failures.keep(signal, error.to_string()),
+            None if was_failing => failures.end(signal),
             None => (),
         }
         match error {
