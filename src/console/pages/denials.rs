@@ -24,6 +24,7 @@ use crate::{
     event::Action,
     observe::trace::{CallRecord, DenialGroup, RecordKind},
     state::{App, Snapshot},
+    timestamp::rfc3339_ms,
     view::{
         content::{view_content, visible_denials},
         test_case::{self, CaseDifference, NamedCase, RuleSource},
@@ -165,7 +166,7 @@ fn denial_group(group: &DenialGroup, id: Option<String>, snapshot: &Snapshot) ->
             @if let Some(at) = &group.at { dt { "Config" } dd { (config_line(snapshot, &group.rule, at)) } }
             @if let Some(reason) = &group.reason { dt { "Reason" } dd { q { (reason.display()) } } }
             dt { "Callers" } dd { (callers(group)) }
-            dt { "First, last" } dd { (group.first) ", " (group.last) }
+            dt { "First, last" } dd { (group.first) ", " (rfc3339_ms(group.last_ms)) }
             dt { "Last calls" } dd { (samples(group)) }
         }
         p { a href=(calls_with("rule", &group.rule)) { "Calls with this rule" } }
