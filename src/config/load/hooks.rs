@@ -18,8 +18,8 @@ use crate::{
         schema::{UnknownKeys, validate},
         settings::{
             config_file::Config,
-            hook_view::SystemMessages,
             hooks::{DEFAULT_PROTOCOL, HookFile, HookGroup, HookSpec, SettingsFile},
+            system_messages::SystemMessages,
         },
         source_span::{Problem, SourceSpan},
         spanned_yaml::{SpannedYaml, span_to_value},

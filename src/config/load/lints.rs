@@ -243,7 +243,7 @@ fn is_equal(one: &HookSpec, other: &HookSpec) -> bool {
 
 /// Returns whether equal hooks have the same effect where both match.
 fn has_same_effect(one: &HookSpec, other: &HookSpec) -> bool {
-    let facts = |hook: &HookSpec| (hook.view, hook.context, hook.shadow, hook.timeout);
+    let facts = |hook: &HookSpec| (hook.document, hook.context, hook.shadow, hook.timeout);
     one.kind == other.kind
         && one.settings == other.settings
         && facts(one) == facts(other)
