@@ -38,8 +38,7 @@ pub use self::{
     trace::{EventTrace, HookExecution, HookTrace, RunTrace, Tracer},
 };
 use crate::{
-    config::{BUILTIN, KnownMethod, ProtocolShape, Registry},
-    dialect::{self, FieldSpec, MethodSpec, RequestField},
+    config::{BUILTIN, ProtocolShape, Registry},
     mutex::Mutex,
     policy,
     protocol::{self, Protocol},
@@ -55,10 +54,6 @@ pub fn registry() -> Registry {
         protocols: protocol::ALL.iter().map(protocol_shape).collect(),
         policies: policy::shapes(),
         formats: [policy::FORMATS, &[condition_eval::FORMAT]].concat(),
-        methods: dialect::methods()
-            .map(known_method)
-            .chain(dialect::FIELDS.iter().map(known_field))
-            .collect(),
         schemas: Mutex::default(),
     }
 }
@@ -68,28 +63,5 @@ fn protocol_shape(protocol: &&dyn Protocol) -> ProtocolShape {
         name: protocol.name(),
         folder: protocol.settings_folder(),
         settings: protocol.settings_format(),
-    }
-}
-
-fn known_method(row: &MethodSpec) -> KnownMethod {
-    KnownMethod {
-        name: row.name,
-        upstream: row.api.upstream(),
-        never: row.access.refusal(),
-        needs_stored_response: row.names_response(),
-        has_uninspected_answers: row.answers_with_uninspected_text(),
-    }
-}
-
-const fn known_field(field: &FieldSpec) -> KnownMethod {
-    KnownMethod {
-        name: field.name,
-        upstream: field.api.upstream(),
-        never: field.access.refusal(),
-        needs_stored_response: matches!(
-            field.kind,
-            RequestField::PreviousResponse | RequestField::Background
-        ),
-        has_uninspected_answers: false,
     }
 }

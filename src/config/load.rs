@@ -147,7 +147,7 @@ impl Config {
 
         let mut config: Self = loader.deserialize()?;
         config.override_addresses(overrides, &mut shown);
-        loader.check_upstreams(&config, registry);
+        loader.check_upstreams(&config);
         loader.check_listeners(&mut config);
         loader.check_admin_users(&config.admin);
         loader.warn_of_missing_keys(&config.auth, &config.upstreams);

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{event::SettingsFormat, mutex::Mutex};
 
-/// The transports, protocols, policies, formats and methods that a config may name.
+/// The transports, protocols, policies and formats that a config may name.
 #[derive(Debug, Default)]
 pub struct Registry {
     /// Allowed values of a hook's `type`.
@@ -20,8 +20,6 @@ pub struct Registry {
     pub policies: Vec<PolicyShape>,
     /// Checks for the custom values of `format` in schemas.
     pub formats: Vec<Format>,
-    /// The methods of the model APIs, and fields of requests.
-    pub methods: Vec<KnownMethod>,
     /// The schemas of documents that use these names, once they were compiled.
     pub schemas: CompiledSchemas,
 }
@@ -64,20 +62,4 @@ pub struct Format {
     /// Validates a text. The error completes a sentence that begins with the
     /// name of the setting.
     pub check: fn(&str) -> Result<(), String>,
-}
-
-/// A method of a model API such as `files.create`, or a field such as `responses.state`.
-#[derive(Debug, Clone, Copy)]
-pub struct KnownMethod {
-    /// The name of the method.
-    pub name: &'static str,
-    /// Name in the config of the API that has the method.
-    pub upstream: &'static str,
-    /// Reason why the method can never be allowed, if so. Completes a sentence that begins
-    /// with the method's name.
-    pub never: Option<&'static str>,
-    /// True if it has no effect unless the model API stores responses.
-    pub needs_stored_response: bool,
-    /// True if its answers hold a model's text although only its requests are inspected.
-    pub has_uninspected_answers: bool,
 }
