@@ -36,7 +36,7 @@ pub use self::{
     matcher::Matcher,
     overrides::{MissingSecrets, Overrides},
     policy_layer::{BUNDLE_CONFIG, BundleCapability, BundleTrust, PolicyLayer},
-    registry::{Format, PolicyShape, ProtocolShape, Registry},
+    registry::{Format, PolicyShape, Registry},
     secret::{PLACEHOLDER_SECRET, Secret},
     settings::{
         admin_users::{AdminRole, AdminUser, LoginSettings, TOKEN_USER},

@@ -38,11 +38,9 @@ pub use self::{
     trace::{EventTrace, HookExecution, HookTrace, RunTrace, Tracer},
 };
 use crate::{
-    config::{BUILTIN, ProtocolShape, Registry},
+    config::{BUILTIN, Registry},
     mutex::Mutex,
-    policy,
-    protocol::{self, Protocol},
-    transport,
+    policy, transport,
 };
 
 /// The names that a config may refer to.
@@ -51,17 +49,8 @@ pub fn registry() -> Registry {
     Registry {
         transports: transports.chain([BUILTIN]).collect(),
         directory_variables: transport::DIRECTORY_VARIABLES,
-        protocols: protocol::ALL.iter().map(protocol_shape).collect(),
         policies: policy::shapes(),
         formats: [policy::FORMATS, &[condition_eval::FORMAT]].concat(),
         schemas: Mutex::default(),
-    }
-}
-
-fn protocol_shape(protocol: &&dyn Protocol) -> ProtocolShape {
-    ProtocolShape {
-        name: protocol.name(),
-        folder: protocol.settings_folder(),
-        settings: protocol.settings_format(),
     }
 }

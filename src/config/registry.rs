@@ -5,17 +5,15 @@ use std::{any::TypeId, collections::HashMap, sync::Arc};
 use jsonschema::Validator;
 use serde_json::Value;
 
-use crate::{event::SettingsFormat, mutex::Mutex};
+use crate::mutex::Mutex;
 
-/// The transports, protocols, policies and formats that a config may name.
+/// The transports, policies and formats that a config may name.
 #[derive(Debug, Default)]
 pub struct Registry {
     /// Allowed values of a hook's `type`.
     pub transports: Vec<&'static str>,
     /// Variables of hook processes with the directory of the hooks.
     pub directory_variables: &'static [&'static str],
-    /// Allowed values of a hook file's `protocol`.
-    pub protocols: Vec<ProtocolShape>,
     /// Allowed values of `policy`, with their settings.
     pub policies: Vec<PolicyShape>,
     /// Checks for the custom values of `format` in schemas.
@@ -32,17 +30,6 @@ pub type CompiledSchemas = Mutex<HashMap<TypeId, Arc<Result<CompiledSchema, Stri
 pub struct CompiledSchema {
     pub(super) value: Value,
     pub(super) validator: Validator,
-}
-
-/// Name and settings files of a hook protocol.
-#[derive(Debug, Clone, Copy)]
-pub struct ProtocolShape {
-    /// The name of the protocol.
-    pub name: &'static str,
-    /// The folder of its settings files, such as `.claude`; `None` if it is the default.
-    pub folder: Option<&'static str>,
-    /// The format of its settings files; `None` for that of gemini-cli.
-    pub settings: Option<&'static SettingsFormat>,
 }
 
 /// Name and settings of a policy.
