@@ -48,7 +48,6 @@ pub fn registry() -> Registry {
     let transports = transport::ALL.iter().map(|(name, _)| *name);
     Registry {
         transports: transports.chain([BUILTIN]).collect(),
-        directory_variables: transport::DIRECTORY_VARIABLES,
         policies: policy::shapes(),
         formats: [policy::FORMATS, &[condition_eval::FORMAT]].concat(),
         schemas: Mutex::default(),

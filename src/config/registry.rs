@@ -12,8 +12,6 @@ use crate::mutex::Mutex;
 pub struct Registry {
     /// Allowed values of a hook's `type`.
     pub transports: Vec<&'static str>,
-    /// Variables of hook processes with the directory of the hooks.
-    pub directory_variables: &'static [&'static str],
     /// Allowed values of `policy`, with their settings.
     pub policies: Vec<PolicyShape>,
     /// Checks for the custom values of `format` in schemas.
