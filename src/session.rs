@@ -29,7 +29,7 @@ pub use self::{
     checkout::Session,
     conversation::{Conversation, Item, Prompt},
     conversation_cache::ConversationCache,
-    fingerprint::{Fingerprint, FingerprintBuildHasher, FingerprintHasher, Fingerprinter},
+    fingerprint::{Fingerprint, Fingerprinter},
     lookup::Sessions,
     response_fingerprint::{ResponseFingerprinter, ResponseSummary},
     session_key::SessionKey,

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{outcome::hook_run, plan::Plan, table::Hook};
 use crate::{
-    config::{FailureMode, HookView, SystemMessages},
+    config::{FailureMode, SystemMessages},
     dialect::{self, DialectError, ResponseDocument},
     event::{
         AfterModel, Context, DiagnosticCode, EventKind, EventName, HookResult, HookRun, HookStatus,
@@ -112,7 +112,7 @@ fn encode_inputs<E: EventKind>(
         let spec = &hook.spec;
         let form = (
             hook.protocol.name(),
-            spec.view,
+            spec.document,
             spec.system_messages,
             spec.context,
             shown.event().subject(),
@@ -136,10 +136,7 @@ fn encode<E: EventKind>(
     document: Option<&RawValue>,
 ) -> Bytes {
     let extras = InputExtras {
-        document: match hook.spec.view {
-            HookView::Document => document,
-            HookView::StableForm => None,
-        },
+        document: document.filter(|_| hook.spec.document),
         hookgate: hook.spec.context.then(|| scope.context.gateway_context()),
     };
     hook.protocol.write(scope.context, event.as_event(), extras)

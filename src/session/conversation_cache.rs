@@ -9,7 +9,7 @@ use lru::LruCache;
 
 use super::{
     conversation::{Conversation, Item},
-    fingerprint::{Fingerprint, FingerprintBuildHasher, Fingerprinter, StreamHasher},
+    fingerprint::{Fingerprint, Fingerprinter, StreamHasher},
     yield_budget::YieldBudget,
 };
 use crate::{
@@ -33,14 +33,14 @@ pub struct ConversationCache(Mutex<PrefixCache>);
 #[derive(Debug)]
 struct PrefixCache {
     /// By the fingerprint of the bytes of their contents.
-    prefixes: LruCache<Fingerprint, Arc<Conversation>, FingerprintBuildHasher>,
+    prefixes: LruCache<Fingerprint, Arc<Conversation>>,
     bytes: usize,
 }
 
 impl Default for PrefixCache {
     fn default() -> Self {
         Self {
-            prefixes: LruCache::unbounded_with_hasher(FingerprintBuildHasher::default()),
+            prefixes: LruCache::unbounded(),
             bytes: 0,
         }
     }

@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::fingerprint::{Fingerprint, FingerprintBuildHasher};
+use super::fingerprint::Fingerprint;
 use crate::event::EventName;
 
 /// Most item fingerprints of one session, two for each item. Beyond that, only those of
@@ -86,21 +86,18 @@ pub struct SessionState {
     pub last_request: Option<Fingerprint>,
     /// True if the latest conversation ends with a complete response of the model.
     pub answered: bool,
-    /// Items that hooks have evaluated, by prefix and by the fingerprint of their prompt.
-    pub evaluated: KnownItems,
+    /// Items that hooks have evaluated, by the short fingerprints of their prefix and their prompt.
+    pub evaluated: HashSet<u64>,
     /// Prefixes at which a request has ended with a prompt.
-    pub prompt_ends: KnownItems,
+    pub prompt_ends: HashSet<u64>,
     /// Decisions of hooks about items, by the same fingerprints and by their own.
-    pub notes: HashMap<u64, ItemNote, FingerprintBuildHasher>,
+    pub notes: HashMap<u64, ItemNote>,
     /// Events that the agent reports itself.
     pub reported: BTreeSet<EventName>,
     /// Calls and tokens that policies have counted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub usage: UsageByPolicy,
 }
-
-/// Short fingerprints of items.
-type KnownItems = HashSet<u64, FingerprintBuildHasher>;
 
 /// Calls and tokens by the name of a policy, and by the replica that has counted them. Each
 /// replica only increases its own.
@@ -309,7 +306,7 @@ impl ItemNote {
 }
 
 /// Adds the items of an older state and returns true, unless there are too many in all.
-fn add_known(newer: &mut KnownItems, older: &KnownItems) -> bool {
+fn add_known(newer: &mut HashSet<u64>, older: &HashSet<u64>) -> bool {
     let missing: Vec<u64> = older.difference(newer).copied().collect();
     let fits = newer.len() + missing.len() <= MAX_KNOWN_ITEMS;
     if fits {
@@ -364,9 +361,9 @@ mod tests {
                 started,
                 context,
                 prefixes,
-                evaluated: evaluated.into_iter().collect(),
-                prompt_ends: prompt_ends.into_iter().collect(),
-                notes: notes.into_iter().collect(),
+                evaluated,
+                prompt_ends,
+                notes,
                 usage,
                 ..SessionState::default()
             }

@@ -7,12 +7,12 @@ use crate::{
     config::{
         matcher::Matcher,
         policy_layer::PolicyLayer,
-        registry::Registry,
         settings::hooks::{BUILTIN, HookGroup, HookSpec},
         source_span::Problem,
         spanned_yaml::{SpannedYaml, escape_key},
     },
     event::{AgentScope, EventName, MatcherSubject, SubjectKind},
+    protocol,
 };
 
 /// Settings of hooks without an effect on those of type `builtin`.
@@ -44,9 +44,11 @@ pub(super) fn unused_settings(document: &SpannedYaml, value: &Value) -> Vec<Prob
 
 /// Returns a warning about a settings file without hooks, at the key that was probably meant as
 /// one of them.
-pub(super) fn no_hooks(document: &SpannedYaml, registry: &Registry) -> Problem {
+pub(super) fn no_hooks(document: &SpannedYaml) -> Problem {
     let message = "the settings file has no hooks, so none of it runs";
-    let formats = registry.protocols.iter().filter_map(|shape| shape.settings);
+    let formats = protocol::ALL
+        .iter()
+        .filter_map(|protocol| protocol.settings_format());
     let aliases = formats.flat_map(|format| format.events);
     let aliases: Vec<&str> = aliases.map(|alias| alias.name).collect();
     let value = document.value();
@@ -243,7 +245,7 @@ fn is_equal(one: &HookSpec, other: &HookSpec) -> bool {
 
 /// Returns whether equal hooks have the same effect where both match.
 fn has_same_effect(one: &HookSpec, other: &HookSpec) -> bool {
-    let facts = |hook: &HookSpec| (hook.view, hook.context, hook.shadow, hook.timeout);
+    let facts = |hook: &HookSpec| (hook.document, hook.context, hook.shadow, hook.timeout);
     one.kind == other.kind
         && one.settings == other.settings
         && facts(one) == facts(other)

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::{
     mutex::Mutex,
     session::{
-        fingerprint::{Fingerprint, FingerprintBuildHasher, Fingerprinter},
+        fingerprint::{Fingerprint, Fingerprinter},
         session_key::SessionKey,
         state::SessionState,
     },
@@ -40,14 +40,12 @@ pub struct MemoryStore {
 struct MemoryStoreInner {
     /// Most recently used first.
     sessions: LruCache<Arc<SessionKey>, MemoryEntry>,
-    fingerprint_index: FingerprintIndex,
+    fingerprint_index: HashMap<Fingerprint, Arc<SessionKey>>,
     max: usize,
     memory_bytes: usize,
     /// Remains of sessions that have ended, which `memory_bytes` does not count.
     ended: Vec<(SessionKey, SessionState)>,
 }
-
-type FingerprintIndex = HashMap<Fingerprint, Arc<SessionKey>, FingerprintBuildHasher>;
 
 #[derive(Debug)]
 struct MemoryEntry {
@@ -281,7 +279,7 @@ impl MemoryStoreInner {
 
 /// Removes index entries that still point to `key`.
 fn unlink(
-    index: &mut FingerprintIndex,
+    index: &mut HashMap<Fingerprint, Arc<SessionKey>>,
     key: &Arc<SessionKey>,
     fingerprints: impl IntoIterator<Item = Fingerprint>,
 ) {
