@@ -83,6 +83,33 @@ async fn secrets_in_any_field_of_a_response_are_masked() {
 }
 
 #[tokio::test]
+async fn every_field_of_an_argument_in_pieces_is_searched() {
+    let answer = |email: &str, ssn: &str| {
+        let piece = json!({
+            "jsonPath": format!("$.users['{email}'].ssn"), "stringValue": ssn,
+            "nullValue": email, "structValue": { email: [email] },
+        });
+        let call = json!({ "name": "f", "partialArgs": [piece] });
+        chunk(&candidate(&json!([{ "functionCall": call }]), &json!({})))
+    };
+    let upstream = Upstream::answering(&answer("jo@example.com", "078-05-1120")).await;
+    let gateway = TestGateway::start(&upstream, MASK).await;
+    let denied = "policies: [{ policy: redact, detect: [email], action: deny }]\n";
+    let strict = TestGateway::start(&upstream, denied).await;
+
+    let unary = gateway.agent().generate(MODEL, &prompt("go")).await;
+    let streamed = gateway.agent().stream(MODEL, &prompt("go")).await;
+    let refused = strict.agent().generate(MODEL, &prompt("go")).await;
+
+    let masked = answer("[REDACTED:email]", "[REDACTED:us_ssn]");
+    for received in [unary.json(), streamed.events().remove(0)] {
+        assert_eq!(received, masked);
+    }
+    let text = &refused.json()["candidates"][0]["content"]["parts"][0]["text"];
+    assert_eq!(*text, "Not allowed here: email.");
+}
+
+#[tokio::test]
 async fn a_masked_number_of_an_answer_that_must_be_json_is_a_string() {
     let pieces = [r#"{"who": "jo@example.com", "card": 41111111"#, "11111111}"];
     let chunks = pieces.map(|piece| chunk(&text_candidate(piece, &json!({}))));
