@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{KEY, MASK, MODEL, sse_response};
-use crate::harness::{TestGateway, Upstream, prompt};
+use crate::harness::{TestGateway, Upstream, prompt, respond};
 
 const FIRST_HALF: &str = "x AKIAIOSF";
 const SECOND_HALF: &str = "ODNN7EXAMPLE y";
@@ -423,6 +423,74 @@ async fn a_match_in_a_piece_of_a_clean_text_denies_nothing() {
     let texts = parts.filter_map(|part| Some(part["text"].as_str()?.to_owned()));
     assert_eq!(texts.collect::<String>(), url.concat());
     assert_eq!(received.json(), whole);
+}
+
+#[tokio::test]
+async fn no_field_repeats_a_piece_of_a_masked_secret() {
+    const BASE64: &str = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7";
+    let answers = |line: &str| {
+        let (begin, end) = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----");
+        let sources = json!([{ "web": { "uri": "https://x", "title": "t" } }]);
+        let fields = json!({
+            "finishReason": "STOP",
+            "citationMetadata": { "citationSources": [{ "startIndex": 30, "endIndex": 82 }] },
+            "groundingMetadata": {
+                "groundingChunks": sources,
+                "groundingSupports": [{ "segment": { "text": line } }],
+            },
+        });
+        let texts = [format!("It is {begin}\n{line}"), format!("\n{end}\nBye.")];
+        let whole = chunk(&text_candidate(&texts.concat(), &fields));
+        let [first, last] = texts;
+        let first = chunk(&text_candidate(&first, &json!({})));
+        [
+            vec![whole],
+            vec![first, chunk(&text_candidate(&last, &fields))],
+        ]
+    };
+    for chunks in answers(BASE64) {
+        let sent = chunks.clone();
+        let upstream = Upstream::with(move |asked| match asked.query.as_str() {
+            "alt=sse" => sse_response(&sent),
+            _ if asked.path.ends_with("streamGenerateContent") => {
+                respond(200, "application/json", json!(sent).to_string())
+            }
+            _ => respond(200, "application/json", sent[0].to_string()),
+        })
+        .await;
+        let gateway = TestGateway::start(&upstream, MASK).await;
+        let agent = gateway.agent();
+        let mut answers = vec![
+            agent.stream(MODEL, &prompt("go")).await,
+            agent.array(MODEL, &prompt("go")).await,
+        ];
+        if chunks.len() == 1 {
+            answers.push(agent.generate(MODEL, &prompt("go")).await);
+        }
+        for answer in answers {
+            let text = answer.text();
+            assert!(text.contains("[REDACTED:private_key]"), "{text}");
+            assert!(!text.contains(BASE64), "{text}");
+            assert!(!text.contains("groundingSupports"), "{text}");
+            assert!(!text.contains("citationMetadata"), "{text}");
+            assert!(text.contains("groundingChunks"), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_a_match_keeps_its_grounding() {
+    let metadata = json!({ "groundingSupports": [{ "segment": { "text": "a" } }] });
+    let fields = json!({ "groundingMetadata": metadata, "avgLogprobs": -0.5 });
+    let sent = chunk(&text_candidate("a", &fields));
+    let upstream = Upstream::answering(&sent).await;
+    let gateway = TestGateway::start(&upstream, MASK).await;
+
+    let whole = gateway.agent().generate(MODEL, &prompt("go")).await;
+    let streamed = gateway.agent().stream(MODEL, &prompt("go")).await;
+
+    assert_eq!(whole.text(), sent.to_string());
+    assert_eq!(streamed.events(), [sent]);
 }
 
 fn grounded(query: &str) -> Value {
