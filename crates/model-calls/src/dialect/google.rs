@@ -24,11 +24,11 @@ pub use self::{
     history::{History, HistoryMessage, ToolResult},
     part::{FunctionCall, is_thought},
     request::{
-        AllowedFunctions, Detail, OfferedTool, PatchedRequest, PromptPrefix, RequestSummary,
-        ResponseExpectation, ResponseFormat, append_contents, build_request, cached_content,
-        check_model, edit_request_texts, expected_response, generation_parameters, new_prompt,
-        prompt_parts, read_stable_form, replace_contents, summarize_request, withhold_tools,
-        write_request, write_tool_selection,
+        AllowedFunctions, ComputerUse, Detail, OfferedTool, PatchedRequest, PromptPrefix,
+        RequestSummary, ResponseExpectation, ResponseFormat, append_contents, build_request,
+        cached_content, check_model, edit_request_texts, expected_response, generation_parameters,
+        new_prompt, prompt_parts, read_stable_form, replace_contents, summarize_request,
+        withhold_tools, write_request, write_tool_selection,
     },
     response::{
         CallDecision, EditedCandidates, FinishEdits, MergedChunks, ModelStep, PartialCalls,
