@@ -31,8 +31,7 @@ pub use self::{
         withhold_tools, write_request, write_tool_selection,
     },
     response::{
-        CallDecision, EditedCandidates, FinishEdits, MergedChunks, ModelStep, PartialCalls,
-        ProposedCall, RawUsage, ResponseDocument, build_response, build_text_response,
-        denied_calls, denied_step,
+        CallDecision, EditedCandidates, FinishEdits, ModelStep, PartialCalls, ProposedCall,
+        ResponseDocument, build_response, build_text_response, denied_calls, denied_step,
     },
 };
