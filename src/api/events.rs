@@ -347,6 +347,7 @@ fn context(
         call: None,
         // One that is no text is absent.
         sub_agent: text("agent_id").unwrap_or_default(),
+        computer_use: None,
         trace: trace_context(snapshot.audit.as_deref(), &head.headers),
     })
 }

@@ -23,7 +23,7 @@ use super::{
     matchers::Globs,
 };
 use crate::{
-    dialect::{self, FunctionCall, OfferedTool, PartialCalls, ResponseDocument},
+    dialect::{self, ComputerUse, FunctionCall, OfferedTool, PartialCalls, ResponseDocument},
     event::{Event, EventName, HookOutput, RefusedCall},
 };
 
@@ -92,8 +92,14 @@ impl ToolGuard {
 
     /// Returns the reason why a call is denied, if it is. `directory` is the working
     /// directory of the agent.
-    fn denial(&self, call: &FunctionCall, directory: Option<&str>) -> Option<String> {
-        let names: Vec<&str> = call.names().collect();
+    fn denial(
+        &self,
+        call: &FunctionCall,
+        computer_use: Option<&ComputerUse>,
+        directory: Option<&str>,
+    ) -> Option<String> {
+        let computer_use = computer_use.and_then(|tool| tool.name_for(call));
+        let names: Vec<&str> = call.names().chain(computer_use).collect();
         let violation = if self.allows(&names) {
             let rules = self.0.rules.iter();
             let mut rules = rules.filter(|rule| names.iter().any(|name| rule.applies_to(name)));
@@ -114,9 +120,10 @@ impl Policy for ToolGuard {
         Ok(HookOutput::default())
     }
 
-    fn response(&self, _context: &PolicyContext<'_>) -> Option<Box<dyn ResponsePolicy>> {
+    fn response(&self, context: &PolicyContext<'_>) -> Option<Box<dyn ResponsePolicy>> {
         Some(Box::new(ToolCallFilter {
             guard: self.clone(),
+            computer_use: context.context.computer_use.clone(),
             partial_calls: PartialCalls::default(),
             refused: Vec::new(),
         }))
@@ -132,7 +139,12 @@ impl Policy for ToolGuard {
             arguments: Value::Object(tool.tool_input.clone()),
             is_partial: false,
         };
-        match self.denial(&call, context.context.agent_directory()) {
+        let context = context.context;
+        match self.denial(
+            &call,
+            context.computer_use.as_ref(),
+            context.agent_directory(),
+        ) {
             Some(reason) => HookOutput::denial(reason),
             None => HookOutput::default(),
         }
@@ -154,6 +166,7 @@ impl Policy for ToolGuard {
 #[derive(Debug)]
 struct ToolCallFilter {
     guard: ToolGuard,
+    computer_use: Option<ComputerUse>,
     partial_calls: PartialCalls,
     /// Calls removed since the effects were last taken.
     refused: Vec<RefusedCall>,
@@ -164,7 +177,7 @@ impl ResponsePolicy for ToolCallFilter {
         // A model call does not carry the agent's working directory.
         let (guard, refused) = (&self.guard, &mut self.refused);
         let mut deny = |call: &FunctionCall| {
-            let reason = guard.denial(call, None)?;
+            let reason = guard.denial(call, self.computer_use.as_ref(), None)?;
             refused.push(RefusedCall {
                 tool: call.name.clone(),
                 reason: reason.clone(),

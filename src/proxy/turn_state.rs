@@ -7,7 +7,9 @@ use super::{
     response_filter::hosted_calls::HostedCalls, step_recorder::StepRecorder,
 };
 use crate::{
-    dialect::{self, AllowedFunctions, DialectError, ResponseDocument, ResponseExpectation},
+    dialect::{
+        self, AllowedFunctions, ComputerUse, DialectError, ResponseDocument, ResponseExpectation,
+    },
     event::{Context, EventKind, EventName, EventOrigin, HookRun},
     hook::{EventOutcome, EventScope, Plan, run_hooks},
     model::LlmRequest,
@@ -48,8 +50,17 @@ pub(super) struct TurnState<'a> {
 }
 
 impl<'a> TurnState<'a> {
-    pub(super) fn new(context: &'a RequestContext, request: &ModelRequest) -> Self {
+    /// Returns the state before the first event.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the tools of the request cannot be read.
+    pub(super) fn new(
+        context: &'a RequestContext,
+        request: &ModelRequest,
+    ) -> Result<Self, DialectError> {
         let mut hook_context = context.hook_context.clone();
+        hook_context.computer_use = ComputerUse::read(&request.document)?;
         if let Some(name) = &request.session_name {
             name.write_to(&mut hook_context);
         }
@@ -57,7 +68,7 @@ impl<'a> TurnState<'a> {
             // Only the body of some calls shows whether they stream.
             call.operation = request.call.operation.as_str();
         }
-        Self {
+        Ok(Self {
             context,
             role: request.role(&hook_context.caller.agent),
             expectation: request.expectation,
@@ -77,7 +88,7 @@ impl<'a> TurnState<'a> {
             hosted_calls: HostedCalls::default(),
             steps: StepRecorder::new(context, request),
             fingerprinter: None,
-        }
+        })
     }
 
     /// Returns whether the model is asked again.

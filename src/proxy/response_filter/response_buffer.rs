@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use super::{filter::ResponseFilter, hosted_calls::HostedCalls, refusal::Refusal};
 use crate::{
-    dialect::{DialectError, ModelStep, ProposedCall, RawUsage, ResponseDocument, ResponseFormat},
+    dialect::{DialectError, ModelStep, ProposedCall, ResponseDocument, ResponseFormat},
     error::ApiError,
     event::EventName,
     policy::ChunkPosition,
@@ -37,7 +37,7 @@ pub struct ResponseBuffer<'a> {
     /// Hosted calls without a result. An agent that sent them back would be refused.
     pub hosted_calls: HostedCalls,
     /// Token usage, as upstream last counted it.
-    pub usage: RawUsage,
+    pub usage: Option<Bytes>,
     /// True if there are further candidates, which cannot be asked for again.
     pub has_alternatives: bool,
     /// Effect of the response on its turn, if it has no calls.
@@ -96,7 +96,7 @@ impl<'a> ResponseBuffer<'a> {
             text: String::new(),
             step: ModelStep::default(),
             hosted_calls: std::mem::take(&mut turn.hosted_calls),
-            usage: RawUsage::default(),
+            usage: None,
             has_alternatives: false,
             turn_effect: TurnEffect::Ends,
             sent_texts: BTreeSet::new(),
@@ -171,7 +171,7 @@ impl<'a> ResponseBuffer<'a> {
         self.calls.extend(chunk.proposed_calls()?);
         self.text.extend(chunk.plain_texts());
         if let Some(usage) = chunk.usage()? {
-            self.usage = usage;
+            self.usage = Some(usage);
         }
         self.has_alternatives |= chunk.has_alternatives();
         if chunk.has_error()? {

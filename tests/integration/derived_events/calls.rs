@@ -131,6 +131,20 @@ async fn a_denied_step_is_sent_back_with_its_hosted_calls_and_signatures() {
 }
 
 #[tokio::test]
+async fn a_denied_call_that_is_marked_as_a_thought_is_sent_back() {
+    let mut marked = write();
+    marked["thought"] = json!(true);
+    let first = json!([{ "text": "hm", "thought": true }, marked]);
+    let upstream = Upstream::scripted(&script(&[first, json!([text("ok")])])).await;
+    let gate = TestGateway::start(&upstream, &on_write(DENY_COMMAND)).await;
+
+    Chat::with_prompt("go").send(&gate).await;
+
+    let second = &request_contents(&upstream)[1];
+    assert_eq!(second[1], json!({ "role": "model", "parts": [marked] }));
+}
+
+#[tokio::test]
 async fn a_hosted_call_that_never_got_a_result_is_not_sent_to_the_agent() {
     let search = json!({ "toolCall": { "id": "s", "toolType": "GOOGLE_SEARCH_WEB" } });
     let step = json!([text("I search."), search, write()]);

@@ -73,6 +73,30 @@ async fn a_secret_in_json_escapes_is_masked_under_a_session_prefix() {
 }
 
 #[tokio::test]
+async fn a_secret_around_a_thought_of_the_model_is_found() {
+    let upstream = Upstream::mock().await;
+    let parts = |texts: [&str; 4]| {
+        let [start, hm, end, hint] = texts;
+        let thought = |text: &str| json!({ "text": text, "thought": true });
+        json!([{ "text": start }, thought(hm), { "text": end }, thought(hint)])
+    };
+    let body = |texts: [&str; 4]| {
+        let content = json!({ "role": "model", "parts": parts(texts) });
+        json!({ "contents": [content, { "role": "user", "parts": [{ "text": "go" }] }] })
+    };
+    let asked = body(["mail jo@exam", "it is AKIAIOSF", "ple.com", "ODNN7EXAMPLE"]);
+    let gateway = TestGateway::start(&upstream, MASK).await;
+    let denied = "policies: [{ policy: redact, detect: [email], action: deny }]\n";
+    let strict = TestGateway::start(&upstream, denied).await;
+
+    gateway.agent().generate(MODEL, &asked).await;
+    strict.agent().generate(MODEL, &asked).await;
+
+    let masked = body(["mail [REDACTED:email]", "it is [REDACTED:aws_key]", "", ""]);
+    assert_eq!(upstream.only_request().json(), masked);
+}
+
+#[tokio::test]
 async fn media_signatures_ids_and_names_are_not_masked() {
     let upstream = Upstream::mock().await;
     let gateway = TestGateway::start(&upstream, MASK).await;

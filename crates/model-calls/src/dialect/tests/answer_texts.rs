@@ -7,9 +7,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::recording_editor::RecordingEditor;
-use crate::dialect::{
-    self, Api, DialectError, Framing, MergedChunks, ResponseDocument, TextRest, WriteChunks,
-};
+use crate::dialect::{self, Api, DialectError, Framing, ResponseDocument, TextRest, WriteChunks};
 
 /// Text that is planted.
 const MARK: &str = "QZMARKZQ";
@@ -184,8 +182,7 @@ fn filter(
             let chunks: Vec<_> = events.map(|event| reader.read(event)).collect();
             let chunks = chunks.into_iter().chain([reader.finish()]);
             let chunks: Vec<_> = chunks.collect::<Result<_, _>>()?;
-            let merged = MergedChunks::new(chunks.into_iter().flatten().collect())?;
-            let mut whole = ResponseDocument::from_merged(&merged)?;
+            let mut whole = ResponseDocument::merge(chunks.into_iter().flatten().collect())?;
             whole.edit_texts(editor, TextRest::None)?;
             writer.write(&whole)?;
         }

@@ -8,14 +8,13 @@ use serde_json::{Value, json};
 use crate::{
     dialect::{
         call::Call,
-        document::{Document, insert, to_document},
+        document::{insert, to_document},
         error::Result,
         google::{
             fields::FINISH_REASON,
             part::Part,
             response::{
-                candidate::CandidateDocument, chunk_merge::MergedChunks,
-                document::ResponseDocument, text_chunk::TextChunk,
+                candidate::CandidateDocument, document::ResponseDocument, text_chunk::TextChunk,
             },
         },
         text_edit::TextEnd,
@@ -55,19 +54,6 @@ impl ResponseDocument {
     pub fn from_whole(form: &Value, body: Bytes) -> Result<Self> {
         let mut document = Self::parse(form.to_string().into())?;
         document.merged_end = Some(vec![body]);
-        Ok(document)
-    }
-
-    /// Creates a response from merged chunks, in the envelope of the chunks.
-    ///
-    /// # Errors
-    ///
-    /// Fails like [`ResponseDocument::parse`].
-    pub fn from_merged(merged: &MergedChunks) -> Result<Self> {
-        let mut document = Self::parse(merged.response.clone())?;
-        let envelope = merged.envelope.clone().map(Document::from_checked);
-        document.envelope = envelope.transpose()?.map(Box::new);
-        document.merged_end = Some(merged.end.clone());
         Ok(document)
     }
 

@@ -16,7 +16,6 @@ use crate::{
             response::{
                 candidate::{CandidateDocument, INDEX},
                 envelope::{ResponseEnvelope, replace_response, unwrap_response},
-                raw_usage::RawUsage,
                 text_chunk::TextChunk,
             },
         },
@@ -205,13 +204,12 @@ impl ResponseDocument {
         self.to_parsed().ok()?.document.to_raw()
     }
 
-    /// Returns the token counts.
-    pub fn usage(&self) -> Result<Option<RawUsage>> {
-        let usage = match &self.text {
-            Some(text) => text.usage(),
-            None => self.document.child(USAGE)?.map(|usage| usage.to_bytes()),
-        };
-        Ok(usage.map(RawUsage::new))
+    /// Returns the token counts as JSON.
+    pub fn usage(&self) -> Result<Option<Bytes>> {
+        match &self.text {
+            Some(text) => Ok(text.usage()),
+            None => Ok(self.document.child(USAGE)?.map(|usage| usage.to_bytes())),
+        }
     }
 
     /// Replaces the token counts of a synthetic response, if it has any, by those of the model API.
@@ -219,11 +217,11 @@ impl ResponseDocument {
     /// # Errors
     ///
     /// Fails if the response cannot be edited.
-    pub fn replace_usage(&mut self, usage: &RawUsage) -> Result<()> {
-        match usage.to_bytes() {
-            Some(counts) if self.document.has(USAGE) => self.document.set_bytes(USAGE, counts),
-            Some(_) | None => Ok(()),
+    pub fn replace_usage(&mut self, usage: &Bytes) -> Result<()> {
+        if self.document.has(USAGE) {
+            self.document.set_bytes(USAGE, usage.clone())?;
         }
+        Ok(())
     }
 
     /// Returns the number of tokens of request and response so far.

@@ -8,7 +8,7 @@ use crate::dialect::{
     document::{Document, write_array},
     error::Result,
     google::{
-        fields::{CONTAINER, PARTS},
+        fields::{CONTAINER, FUNCTION_CALL, PARTS},
         part::Part,
         response::{candidate::ProposedPart, document::ResponseDocument},
     },
@@ -28,7 +28,7 @@ pub struct ModelStep {
 
 impl ModelStep {
     /// Adds the parts of a chunk or a whole response. Pieces of one text are joined. Thoughts are
-    /// omitted, as agents do: no API requires them.
+    /// omitted, as agents do: no API requires them. A call stays, even if it is marked as one.
     pub fn push(&mut self, chunk: &ResponseDocument) -> Result<()> {
         if chunk.is_text() {
             match chunk.plain_texts().next() {
@@ -84,7 +84,7 @@ impl ModelStep {
             return Ok(());
         }
         let part = proposed.part().complete_call()?;
-        if part.is_thought {
+        if part.is_thought && !part.document.has(FUNCTION_CALL) {
             self.end_text();
             return Ok(());
         }
