@@ -311,6 +311,31 @@ async fn a_response_without_a_token_count_is_charged_by_an_estimate() {
 }
 
 #[tokio::test]
+async fn token_counts_without_a_total_are_added_up() {
+    let message = json!({ "role": "assistant", "content": "a" });
+    let answer = json!({
+        "id": "c", "model": "m",
+        "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }],
+        "usage": { "prompt_tokens": 600, "completion_tokens": 600 },
+    });
+    let answer = answer.to_string();
+    let upstream = Upstream::with(move |_| respond(200, "application/json", answer.clone())).await;
+    let config = "upstreams: { openai: { url: \"{upstream}\" } }\n\
+                  policies: [{ policy: request_limits, max_tokens: 900 }]\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let agent = gateway.agent().sending("x-hookgate-session", "one");
+    let body = json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }] });
+
+    let mut actions = Vec::new();
+    for _ in 0..2 {
+        let answer = agent.post("/v1/chat/completions", body.to_string()).await;
+        actions.push(answer.header("x-hookgate-action").to_owned());
+    }
+
+    assert_eq!(actions, ["pass", "deny"]);
+}
+
+#[tokio::test]
 async fn a_call_is_counted_if_a_hook_makes_the_condition_true() {
     let upstream = Upstream::mock().await;
     let swap = hook::request(&json!({ "model": "other" }));
