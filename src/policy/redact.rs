@@ -77,7 +77,10 @@ impl Policy for Redact {
         let request = context.request;
         // A request that cannot be read expects no format.
         let expected = request.and_then(|(_, document)| dialect::expected_response(document).ok());
-        let format = expected.map_or(ResponseFormat::Text, |expected| expected.format);
+        let format = match expected {
+            Some(expected) if !expected.forces_call => expected.format,
+            Some(_) | None => ResponseFormat::Text,
+        };
         Some(Box::new(ResponseRedactor::new(self.clone(), format)))
     }
 
