@@ -50,6 +50,54 @@ async fn parameters_are_clamped_to_their_limits_or_set_if_missing() {
 }
 
 #[tokio::test]
+async fn a_limit_sets_no_parameter_that_the_api_refuses() {
+    let messages = |field: &str, value: Value| {
+        let mut body = json!({ "model": "m", "max_tokens": 9,
+            "messages": [{ "role": "user", "content": "hi" }] });
+        body[field] = value;
+        ("/v1/messages", body)
+    };
+    let gemini = |config: &Value| {
+        (
+            "/v1beta/models/m:generateContent",
+            prompt_with_config(config),
+        )
+    };
+    let tokens = |text: &str| gemini(&json!({ "maxOutputTokens": text }));
+    let thinking = json!({ "type": "adaptive" });
+    let (low, high) = ("max_temperature: 0.5", "max_temperature: 1.5");
+    for (limit, (path, body), expected) in [
+        (high, messages("max_tokens", json!(9)), Value::Null),
+        (low, messages("max_tokens", json!(9)), json!(0.5)),
+        (low, messages("thinking", thinking), Value::Null),
+        (high, gemini(&json!({})), Value::Null),
+        ("max_output_tokens: 100", tokens("50"), json!("50")),
+        ("max_output_tokens: 100", tokens("500"), json!(100)),
+    ] {
+        let upstream = Upstream::mock().await;
+        let config = format!(
+            "upstreams: {{ gemini: {{ url: \"{{upstream}}\" }}, \
+             anthropic: {{ url: \"{{upstream}}\" }} }}\n\
+             policies: [{{ policy: request_limits, {limit} }}]\n"
+        );
+        let gateway = TestGateway::start(&upstream, &config).await;
+
+        gateway.agent().post(path, body.to_string()).await;
+
+        let sent = upstream.only_request().json();
+        let config = &sent["generationConfig"];
+        let limited = [
+            &sent["temperature"],
+            &config["temperature"],
+            &config["maxOutputTokens"],
+        ];
+        let limited = limited.into_iter().find(|value| !value.is_null());
+        let limited = limited.cloned().unwrap_or_default();
+        assert_eq!(limited, expected, "{limit}: {body}");
+    }
+}
+
+#[tokio::test]
 async fn a_parameter_is_limited_in_every_number_form_and_spelling() {
     let upstream = Upstream::mock().await;
     let config =

@@ -62,6 +62,8 @@ pub fn write_parameters(body: &mut Document, before: &Document, after: &Document
             continue;
         }
         match value {
+            // The API refuses any temperature but its default beside thinking.
+            Some(_) if name == "temperature" && thinks(body)? => body.remove(&[field])?,
             Some(limit) if MAX_TOKENS.contains(&field) => write_limit(body, shown, &limit)?,
             Some(value) => body.set_bytes(&[field], value)?,
             None if MAX_TOKENS.contains(&field) => (),
