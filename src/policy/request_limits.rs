@@ -99,13 +99,23 @@ impl RequestLimits {
 }
 
 impl Policy for RequestLimits {
-    fn lint(&self) -> Option<String> {
+    fn lint(&self, events: &[EventName]) -> Option<String> {
         let is_empty = self.max_output_tokens.is_none()
             && self.max_temperature.is_none()
             && self.max_input.is_none()
             && self.max_calls.is_none()
             && self.max_tokens.is_none();
-        is_empty.then(|| "has no effect: no limit is set".to_owned())
+        let runs_on = |event: EventName| events.contains(&event);
+        let problem = if is_empty {
+            "has no effect: no limit is set"
+        } else if !runs_on(EventName::BeforeModel) {
+            "has no effect: limits are checked on BeforeModel"
+        } else if self.max_tokens.is_some() && !runs_on(EventName::AfterModel) {
+            "`max_tokens` has no effect: tokens are counted on AfterModel"
+        } else {
+            return None;
+        };
+        Some(problem.to_owned())
     }
 
     fn request(&self, context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
