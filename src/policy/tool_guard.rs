@@ -113,6 +113,19 @@ impl ToolGuard {
 }
 
 impl Policy for ToolGuard {
+    fn lint(&self, _events: &[EventName]) -> Option<String> {
+        let settings = &self.0;
+        let allowed = settings.allow.iter().flat_map(Globs::texts);
+        let listed = allowed.chain(settings.deny.texts()).map(String::as_str);
+        let mut globs = listed.chain(settings.rules.iter().map(ToolRule::glob));
+        if let Some(glob) = globs.find(|glob| !may_match(glob)) {
+            return Some(format!("`{glob}` cannot be the name of a tool"));
+        }
+        let index = settings.rules.iter().position(ToolRule::permits_all)?;
+        let message = "permits everything: it is `optional`, and has no constraint";
+        Some(format!("`rules[{index}]` {message}"))
+    }
+
     fn request(&self, _context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
         let (call, document) = (&request.call, &mut request.document);
         let withheld = dialect::withhold_tools(call, document, &|tool| self.offers(tool))?;
@@ -160,6 +173,12 @@ impl Policy for ToolGuard {
             || self.0.deny.matches(tool)
             || self.0.rules.iter().any(|rule| rule.applies_to(tool))
     }
+}
+
+/// Returns whether a glob may match the name of a tool. Labels of hosted servers are free texts.
+fn may_match(glob: &str) -> bool {
+    let is_separator = |letter: char| letter.is_whitespace() || "()".contains(letter);
+    dialect::is_hosted_server(glob) || !(glob.is_empty() || glob.contains(is_separator))
 }
 
 /// Removes denied calls from one response.

@@ -226,7 +226,7 @@ impl Redact {
         let decoded = self.mask.secrets(&unescaped_lossy(text));
         let mut secrets = in_escaped_text(text, decoded);
         secrets.extend(self.mask.secrets(text));
-        // Of those that overlap, the longest has the label.
+        // Of two that begin together, with and without decoded escapes, the longer has the label.
         secrets.sort_by_key(|secret| (secret.place.start, Reverse(secret.place.end)));
         found.extend(secrets.iter().map(|secret| Arc::clone(&secret.detector)));
         (!secrets.is_empty()).then(|| with_labels(text, &secrets))

@@ -435,3 +435,85 @@ fn empty_lists_of_recordings_are_refused() {
         assert!(stderr.contains(&problem), "{stderr}");
     }
 }
+
+#[test]
+fn policies_on_events_without_what_they_act_on_are_warnings() {
+    let builtin = |event: &str, policy: &str| {
+        let found = warnings(&format!(
+            "hooks: {{ {event}: [{{ hooks: [{{ type: builtin, policy: {policy} }}] }}] }}\n"
+        ));
+        found.concat()
+    };
+
+    for (event, on) in [
+        ("BeforeModel", "answer"),
+        ("AfterModel", "request"),
+        ("BeforeTool", "tool_results"),
+        ("AfterTool", "answer"),
+        ("BeforeAgent", "answer"),
+    ] {
+        let found = builtin(event, &format!("redact, on: [{on}]"));
+        let expected =
+            format!("policy `redact`: has no effect: nothing in `on` is searched on {event}");
+        assert!(found.contains(&expected), "{found}");
+        assert_eq!(builtin(event, "redact"), "");
+    }
+    let found = builtin("BeforeModel", "request_limits, max_tokens: 9");
+    assert!(
+        found.contains("`max_tokens` has no effect: tokens are counted on AfterModel"),
+        "{found}"
+    );
+    let found = builtin("AfterModel", "request_limits, max_tokens: 9");
+    assert!(
+        found.contains("has no effect: limits are checked on BeforeModel"),
+        "{found}"
+    );
+    assert_eq!(builtin("BeforeModel", "request_limits, max_calls: 9"), "");
+    let hook = "[{ hooks: [{ type: builtin, policy: request_limits, max_tokens: 9 }] }]";
+    let both = format!("hooks: {{ BeforeModel: {hook}, AfterModel: {hook} }}\n");
+    assert_eq!(warnings(&both), [""; 0]);
+    let when = "when: event == 'BeforeModel'";
+    let limit = format!("policies: [{{ policy: request_limits, max_tokens: 9, {when} }}]\n");
+    assert!(
+        warnings(&limit)
+            .concat()
+            .contains("`max_tokens` has no effect")
+    );
+}
+
+#[test]
+fn names_that_no_tool_or_model_has_are_warnings() {
+    let found = |policy: &str| warnings(&format!("policies: [{{ policy: {policy} }}]\n")).concat();
+
+    for glob in ["Bash(rm:*)", "", "run shell"] {
+        let expected = format!("policy `tool_guard`: `{glob}` cannot be the name of a tool");
+        for guard in [
+            format!("deny: ['{glob}']"),
+            format!("allow: [a, '{glob}']"),
+            format!("rules: [{{ tool: '{glob}', argument: /a, matches: b }}]"),
+        ] {
+            let found = found(&format!("tool_guard, {guard}"));
+            assert!(found.contains(&expected), "{guard}: {found}");
+        }
+    }
+    assert_eq!(
+        found("tool_guard, deny: ['mcp__*', 'mcp:my files', '{a,b}?']"),
+        ""
+    );
+    let rule = "tool_guard, rules: [{ tool: a, argument: /a, optional: true }]";
+    assert!(found(rule).contains("`rules[0]` permits everything"));
+    for (swap, expected) in [
+        ("swap: { models/a: b }", "`models/a` matches no model"),
+        (
+            "rules: [{ model: models/a, to: b }]",
+            "`models/a` matches no model",
+        ),
+        (
+            "swap: { 'gpt-*': b }",
+            "`gpt-*` in `swap` cannot be the name of a model",
+        ),
+    ] {
+        let found = found(&format!("model_swap, {swap}"));
+        assert!(found.contains(expected), "{swap}: {found}");
+    }
+}

@@ -54,6 +54,12 @@ pub const NAME_FIELDS: &[&str] = &[
     "tool_type",
 ];
 
+/// Fields of the content form, and of calls and results, whose names are no texts.
+const KNOWN_NAMES: &[&str] = &[
+    "args", "block", "caller", "code", "input", "labels", "messages", "output", "response",
+    "thought",
+];
+
 /// Fields of a block by which calls and results of the model API's own tools refer to each other.
 const BLOCK_IDS: &[&str] = &["approval_request_id", "id", "tool_use_id"];
 
@@ -176,7 +182,8 @@ fn edit_medium(part: &mut Document, key: &str, edit: EditText<'_>) -> Result<()>
     })
 }
 
-/// Edits the strings of all fields but those in `except`.
+/// Edits the strings of all fields but those in `except`. Fields of which the name was edited are
+/// removed.
 pub fn edit_other_fields(
     document: &mut Document,
     except: &[&str],
@@ -196,13 +203,17 @@ fn other_fields(document: &Document, except: &[&str]) -> Vec<(String, Bytes)> {
     fields.map(|(key, json)| (key.into_owned(), json)).collect()
 }
 
-/// Returns a field with its edited strings; `None` if it stays.
+/// Returns a field with its edited strings, or without a value if its name was edited; `None` if
+/// it stays.
 fn edited_field(
     key: String,
     json: &[u8],
     ids: &[&str],
     edit: EditText<'_>,
 ) -> Result<Option<(String, Option<Bytes>)>> {
+    if !KNOWN_NAMES.contains(&&*key) && edit(&key).is_some() {
+        return Ok(Some((key, None)));
+    }
     let mut value: Value = read_json(json)?;
     if !edit_field_strings(&key, &mut value, ids, edit) {
         return Ok(None);

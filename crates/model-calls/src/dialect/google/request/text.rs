@@ -316,6 +316,15 @@ mod tests {
     }
 
     #[test]
+    fn fields_with_a_matching_name_are_removed() {
+        check(
+            "generateContent",
+            r#"{"labels":{"ss":"a","b":"c"},"contents":[{"ss":1,"parts":[{"ss":"a","functionCall":{"name":"f","args":{},"ss":"a"}}]}]}"#,
+            r#"{"labels":{"b":"c"},"contents":[{"parts":[{"functionCall":{"name":"f","args":{}}}]}]}"#,
+        );
+    }
+
+    #[test]
     fn a_request_without_matches_keeps_its_bytes() {
         let body = r#" {"contents": [ {"parts":[ {"text":"a\u00e9"} , {"functionCall":{"args":{"n":1e5}}}]} ] }"#;
         check("generateContent", body, body);

@@ -26,6 +26,9 @@ use crate::{
 
 const MODEL_VERSION: &[&str] = &["modelVersion", "model_version"];
 
+const PROMPT_TOKENS: &[&str] = &["promptTokenCount", "prompt_token_count"];
+const ANSWER_TOKENS: &[&str] = &["candidatesTokenCount", "candidates_token_count"];
+const THOUGHT_TOKENS: &[&str] = &["thoughtsTokenCount", "thoughts_token_count"];
 const TOTAL_TOKENS: &[&str] = &["totalTokenCount", "total_token_count"];
 pub const USAGE: &[&str] = &["usageMetadata", "usage_metadata"];
 
@@ -224,13 +227,23 @@ impl ResponseDocument {
         Ok(())
     }
 
-    /// Returns the number of tokens of request and response so far.
+    /// Returns the number of tokens of request and response so far; the sum of the counts if there
+    /// is no total.
     pub fn total_tokens(&self) -> Result<Option<u64>> {
         let usage = match &self.text {
             Some(text) => text.usage().map(Document::from_checked).transpose()?,
             None => self.document.child(USAGE)?,
         };
-        usage.map_or(Ok(None), |usage| integer(&usage, TOTAL_TOKENS))
+        let Some(usage) = usage else {
+            return Ok(None);
+        };
+        if let Some(total) = integer(&usage, TOTAL_TOKENS)?.filter(|total| *total > 0) {
+            return Ok(Some(total));
+        }
+        let counts = [PROMPT_TOKENS, ANSWER_TOKENS, THOUGHT_TOKENS];
+        let counts = counts.map(|field| integer(&usage, field));
+        let counts: Vec<Option<u64>> = counts.into_iter().collect::<Result<_, _>>()?;
+        Ok(counts.into_iter().flatten().reduce(u64::saturating_add))
     }
 
     /// Returns the name of the model that answered.
@@ -352,8 +365,8 @@ impl ResponseDocument {
 
 fn read_usage(usage: &Document) -> Result<UsageMetadata> {
     Ok(UsageMetadata {
-        prompt_token_count: usage.get(&["promptTokenCount", "prompt_token_count"])?,
-        candidates_token_count: usage.get(&["candidatesTokenCount", "candidates_token_count"])?,
+        prompt_token_count: usage.get(PROMPT_TOKENS)?,
+        candidates_token_count: usage.get(ANSWER_TOKENS)?,
         total_token_count: usage.get(TOTAL_TOKENS)?,
     })
 }

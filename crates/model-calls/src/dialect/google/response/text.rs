@@ -418,6 +418,16 @@ mod tests {
     }
 
     #[test]
+    fn fields_with_a_matching_name_are_removed() {
+        check_with(
+            &mut Late::default(),
+            TextRest::None,
+            r#"{"candidates":[{"content":{"parts":[{"s":1,"functionCall":{"name":"f","args":{},"s":1}}],"s":1},"s":"a"}],"s":[1],"new":1}"#,
+            r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{}}}]}}],"new":1}"#,
+        );
+    }
+
+    #[test]
     fn unknown_fields_of_media_are_edited() {
         check(
             &mut Late::default(),
