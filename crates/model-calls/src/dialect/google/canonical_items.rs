@@ -153,6 +153,10 @@ fn read_item(index: usize, part: &Part, role: Role) -> Result<Option<CanonicalIt
         };
         return Ok(Some(item(kind, text, None)));
     }
+    // Pieces of a streamed block, such as its citations, are none in the history.
+    if by_model && part.document.has(&["block"]) && part.document.has(&["event"]) {
+        return Ok(None);
+    }
     let text = canonical_fields(&part.document)?;
     Ok((!text.is_empty()).then(|| item(ItemKind::Other, text, None)))
 }
