@@ -20,6 +20,8 @@ pub const FUNCTION_RESPONSE: &[&str] = &["functionResponse", "function_response"
 pub const GENERATION_CONFIG: &[&str] = &["generationConfig", "generation_config"];
 /// True if an answer has images or sound that are no parts. Google's APIs have none.
 pub const HAS_MEDIA: &str = "hookgateMedia";
+/// True if a stored response holds what is before the contents. Google's APIs have none.
+pub const HAS_STORED_HISTORY: &str = "hookgateStoredHistory";
 /// Present if a text is a refusal of the model. Google's APIs have none.
 pub const IS_REFUSAL: &str = "hookgateRefusal";
 /// True if a declaration is that of a toolset, whose tools the request does not list.
