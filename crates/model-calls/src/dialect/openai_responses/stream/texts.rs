@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::dialect::{
     error::{DialectError, Result},
     openai_responses::response::item::ItemSlot,
+    text_edit::TextStream,
 };
 
 /// Maximum number of bytes of all texts of one response.
@@ -19,6 +20,8 @@ pub struct StreamedTexts {
     texts: HashMap<(u64, ItemSlot), String>,
     /// Texts that have ended.
     ended: HashSet<(u64, ItemSlot)>,
+    /// The texts with the latest pieces.
+    latest: HashMap<TextStream, (u64, ItemSlot)>,
     bytes: usize,
 }
 
@@ -45,20 +48,30 @@ impl StreamedTexts {
         Ok(())
     }
 
-    /// Takes a complete text, or the beginning of one. Returns what was not seen before. A
-    /// text that contradicts the pieces before it is ignored, since the agent receives the
-    /// pieces in its place.
-    pub fn complete(&mut self, item: u64, slot: ItemSlot, text: &str) -> Result<Option<String>> {
+    /// Notes a piece that is about to be appended.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it continues a text behind a piece of another one: both would be read as one text.
+    pub fn begin_piece(&mut self, stream: TextStream, item: u64, slot: ItemSlot) -> Result<()> {
+        let place = (item, slot);
+        let latest = self.latest.insert(stream, place);
+        let is_known = self.texts.get(&place).is_some_and(|text| !text.is_empty());
+        if is_known && latest.is_some_and(|latest| latest != place) {
+            return Err(DialectError::Ambiguous("output_index".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Returns the rest of a complete text, or of the beginning of one, that was not seen before.
+    /// A text that contradicts the pieces before it has none, since the agent receives the pieces
+    /// in its place.
+    pub fn unseen<'a>(&self, item: u64, slot: ItemSlot, text: &'a str) -> Option<&'a str> {
         let known = self.texts.get(&(item, slot));
         let known = known.map(String::as_str).unwrap_or_default();
         let is_open = !self.ended.contains(&(item, slot));
         let new = text.strip_prefix(known);
-        let Some(new) = new.filter(|new| is_open && !new.is_empty()) else {
-            return Ok(None);
-        };
-        let new = new.to_owned();
-        self.append(item, slot, &new)?;
-        Ok(Some(new))
+        new.filter(|new| is_open && !new.is_empty())
     }
 
     /// Notes that a text is complete.
