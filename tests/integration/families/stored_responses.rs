@@ -212,6 +212,7 @@ const STORED_METHODS: &str = "coverage: { allow: [responses.background, response
 async fn upstream_in_background(parts: Vec<Part>) -> Upstream {
     Upstream::with(move |asked| {
         let mut whole = Family::Responses.whole(&parts);
+        whole["background"] = true.into();
         let id = whole["id"].as_str().unwrap().to_owned();
         whole["object"] = "response".into();
         whole["id"] = "resp_1".into();
@@ -326,17 +327,24 @@ async fn a_denied_call_of_a_retrieved_response_ends_it_with_the_reason() {
         let gateway = Family::Responses.gateway(&upstream, &config).await;
         let agent = gateway.agent();
         create(&agent).await;
-        for is_stream in [false, true] {
-            let query = if is_stream { "?stream=true" } else { "" };
+        for (method, end) in [("GET", ""), ("GET", "?stream=true"), ("POST", "/cancel")] {
+            let is_stream = end.contains("stream");
             let before = upstream.requests().len();
 
-            let answer = agent.get(&format!("/v1/responses/resp_1{query}")).await;
+            let path = format!("/v1/responses/resp_1{end}");
+            let answer = agent.ask(method, &path, "").await;
 
             let parsed = Family::Responses.parse(is_stream, &answer);
             assert!(parsed.calls.is_empty(), "{parsed:?}");
             assert!(parsed.text.contains("I remove"), "{parsed:?}");
             assert!(parsed.text.contains("no rm"), "{parsed:?}");
             assert_eq!(upstream.requests().len(), before + 1);
+            if !is_stream {
+                let response = answer.json();
+                let fields = ["id", "model", "created_at", "background", "status"];
+                let fields = fields.map(|field| response[field].clone());
+                assert_eq!(json!(fields), json!(["resp_1", "m", 1, true, "completed"]));
+            }
         }
     }
 }
