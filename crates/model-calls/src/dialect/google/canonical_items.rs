@@ -15,8 +15,8 @@ use crate::{
         google::{
             content::Content,
             fields::{
-                ARGUMENTS, FUNCTION_CALL, FUNCTION_RESPONSE, IS_REFUSAL, PRECEDING, RESPONSE,
-                SOURCE,
+                ARGUMENTS, FUNCTION_CALL, FUNCTION_RESPONSE, IS_REFUSAL, PHASE, PRECEDING,
+                RESPONSE, SOURCE,
             },
             part::{Part, is_agent_context, is_introduction},
         },
@@ -188,6 +188,7 @@ fn canonical_fields(part: &Document) -> Result<String> {
             "thought",
             "text",
             IS_REFUSAL,
+            PHASE,
             PRECEDING,
             SOURCE,
         ];

@@ -40,6 +40,9 @@ pub const MODEL: &[&str] = &["model"];
 pub const PAUSED: &str = "PAUSE";
 /// Chunks of a function call's arguments.
 pub const PARTIAL_ARGS: &[&str] = &["partialArgs", "partial_args"];
+/// Phase of the model's message in which a text is, of the text's first piece at least. Google's
+/// APIs have none.
+pub const PHASE: &str = "hookgatePhase";
 pub const PARTS: &[&str] = &["parts"];
 /// Elements of a `batchEmbedContents` request.
 pub const REQUESTS: &[&str] = &["requests"];

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     api_dialect::ReadChunks,
-    content_form::{AnswerLabels, IS_REFUSAL, SOURCE, numbered, with_source},
+    content_form::{AnswerLabels, IS_REFUSAL, numbered, with_source},
     document::{Document, insert},
     error::{DialectError, Result, field_error},
     google::{fields::HAS_MEDIA, response::document::ResponseDocument},
@@ -211,6 +211,7 @@ impl EventReader {
             self.texts.remove(index);
         }
         self.items.begin(index, &item)?;
+        self.texts.begin_item(index, &item)?;
         if kind.is_streamed() {
             return self.read_copies(event).map(Some);
         }
@@ -239,19 +240,13 @@ impl EventReader {
         let piece = event.document.string(DELTA)?.unwrap_or_default();
         let (index, slot) = (event.output_index()?, event.slot()?);
         self.items.note_event(index)?;
-        if !piece.is_empty() {
-            self.texts
-                .begin_piece(event.text_stream(), index.unwrap_or(0), slot)?;
-        }
-        self.texts.append(index.unwrap_or(0), slot, &piece)?;
+        let stream = event.text_stream();
+        let part = self.texts.read(stream, index.unwrap_or(0), slot, &piece)?;
         let is_refusal = event.name == REFUSAL_DELTA;
         self.has_refusal |= is_refusal;
         let alike = ReadPiece::new(&event, index.unwrap_or(0), slot);
         self.alike = alike.filter(|_| !is_refusal && !piece.is_empty());
-        let mut part = json!({ "text": piece, SOURCE: 0 });
-        if event.is_thought() {
-            insert(&mut part, "thought", true);
-        }
+        let mut part = with_source(part, 0);
         if is_refusal {
             insert(&mut part, IS_REFUSAL, true);
         }
@@ -332,15 +327,10 @@ impl EventReader {
         let Some(new) = self.texts.unseen(item, slot, &complete.text) else {
             return Ok(None);
         };
-        let mut part = json!({ "text": new });
-        if stream == TextStream::Thought {
-            insert(&mut part, "thought", true);
-        }
+        let mut part = self.texts.read(stream, item, slot, new)?;
         if complete.is_refusal {
             insert(&mut part, IS_REFUSAL, true);
         }
-        self.texts.begin_piece(stream, item, slot)?;
-        self.texts.append(item, slot, new)?;
         Ok(Some(part))
     }
 

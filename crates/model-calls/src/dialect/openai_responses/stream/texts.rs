@@ -2,8 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use serde_json::{Value, json};
+
 use crate::dialect::{
+    document::{Document, insert},
     error::{DialectError, Result},
+    google::fields::PHASE,
     openai_responses::response::item::ItemSlot,
     text_edit::TextStream,
 };
@@ -22,6 +26,8 @@ pub struct StreamedTexts {
     ended: HashSet<(u64, ItemSlot)>,
     /// The texts with the latest pieces.
     latest: HashMap<TextStream, (u64, ItemSlot)>,
+    /// Phase of the latest message, and its item.
+    phase: Option<(u64, String)>,
     bytes: usize,
 }
 
@@ -48,18 +54,48 @@ impl StreamedTexts {
         Ok(())
     }
 
-    /// Notes a piece that is about to be appended.
+    /// Appends a piece. Returns its part; the first one carries the phase of its item.
     ///
     /// # Errors
     ///
-    /// Fails if it continues a text behind a piece of another one: both would be read as one text.
-    pub fn begin_piece(&mut self, stream: TextStream, item: u64, slot: ItemSlot) -> Result<()> {
+    /// Fails like [`StreamedTexts::append`], and if the piece continues a text behind a piece of
+    /// another one: both would be read as one text.
+    pub fn read(
+        &mut self,
+        stream: TextStream,
+        item: u64,
+        slot: ItemSlot,
+        piece: &str,
+    ) -> Result<Value> {
         let place = (item, slot);
-        let latest = self.latest.insert(stream, place);
-        let is_known = self.texts.get(&place).is_some_and(|text| !text.is_empty());
-        if is_known && latest.is_some_and(|latest| latest != place) {
-            return Err(DialectError::Ambiguous("output_index".to_owned()));
+        let is_first = self.texts.get(&place).is_none_or(String::is_empty);
+        let mut part = json!({ "text": piece });
+        if stream == TextStream::Thought {
+            insert(&mut part, "thought", true);
         }
+        if !piece.is_empty() {
+            let latest = self.latest.insert(stream, place);
+            if !is_first && latest.is_some_and(|latest| latest != place) {
+                return Err(DialectError::Ambiguous("output_index".to_owned()));
+            }
+        }
+        let phase = self
+            .phase
+            .as_ref()
+            .filter(|(of, _)| is_first && *of == item);
+        if let Some((_, phase)) = phase {
+            insert(&mut part, PHASE, phase.as_str());
+        }
+        self.append(item, slot, piece)?;
+        Ok(part)
+    }
+
+    /// Notes the phase of an item that begins.
+    pub fn begin_item(&mut self, index: u64, item: &Document) -> Result<()> {
+        self.phase = match item.get(&["phase"])? {
+            Some(Value::String(phase)) => Some((index, phase)),
+            Some(_) | None => None,
+        };
         Ok(())
     }
 
@@ -83,5 +119,6 @@ impl StreamedTexts {
     pub fn remove(&mut self, item: u64) {
         self.texts.retain(|(known, _), _| *known != item);
         self.ended.retain(|(known, _)| *known != item);
+        self.phase.take_if(|(of, _)| *of == item);
     }
 }
