@@ -224,6 +224,11 @@ impl Output {
         let mut chunk = self.responder.chunk(reply)?;
         chunk.start_paragraphs(&mut turn.sent_texts.clone())?;
         chunk.end_alternatives(&self.open_alternatives)?;
+        if let OutputForm::Whole { chunks, .. } = &self.form
+            && let Some(last) = chunks.last()
+        {
+            chunk.end_answer(last)?;
+        }
         if let (HookReply::Denied(_), Some(usage)) = (reply, &self.usage) {
             chunk.replace_usage(usage)?;
         }

@@ -16,8 +16,8 @@ use crate::{
         google::{
             content::Content,
             fields::{
-                ARGUMENTS, FUNCTION_CALL, FUNCTION_RESPONSE, IS_REFUSAL, PRECEDING, RESPONSE,
-                SOURCE,
+                ARGUMENTS, FUNCTION_CALL, FUNCTION_RESPONSE, IS_REFUSAL, PHASE, PRECEDING,
+                RESPONSE, SOURCE,
             },
             part::{Part, is_agent_context, is_introduction},
         },
@@ -144,6 +144,10 @@ fn read_item(index: usize, part: &Part, role: Role) -> Result<Option<CanonicalIt
         };
         return Ok(Some(item(kind, text, None)));
     }
+    // Pieces of a streamed block, such as its citations, are none in the history.
+    if by_model && part.document.has(&["block"]) && part.document.has(&["event"]) {
+        return Ok(None);
+    }
     let text = canonical_fields(&part.document)?;
     Ok((!text.is_empty()).then(|| item(ItemKind::Other, text, None)))
 }
@@ -175,6 +179,7 @@ fn canonical_fields(part: &Document) -> Result<String> {
             "thought",
             "text",
             IS_REFUSAL,
+            PHASE,
             PRECEDING,
             SOURCE,
         ];

@@ -7,7 +7,7 @@ use crate::dialect::{
     document::{Document, edit_repeated, read_json},
     error::Result,
     google::{
-        fields::{FUNCTION_CALL, FUNCTION_RESPONSE, IS_REFUSAL, PARTS, PRECEDING, SOURCE},
+        fields::{FUNCTION_CALL, FUNCTION_RESPONSE, IS_REFUSAL, PARTS, PHASE, PRECEDING, SOURCE},
         part::{Part, TEXT},
     },
     json_strings::{EditText, edit_field_strings},
@@ -115,7 +115,7 @@ fn add_texts(value: &Value, texts: &mut Vec<String>) {
 /// fields count as speech.
 fn kind_of_field(field: &str) -> Option<TextKind> {
     match field {
-        IS_REFUSAL | PRECEDING | SOURCE => None,
+        IS_REFUSAL | PHASE | PRECEDING | SOURCE => None,
         field if SIGNATURES.contains(&field) => None,
         field if FUNCTION_CALL.contains(&field) => Some(TextKind::ToolCall),
         field if FUNCTION_RESPONSE.contains(&field) => Some(TextKind::ToolResult),

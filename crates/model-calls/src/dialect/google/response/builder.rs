@@ -178,6 +178,25 @@ impl ResponseDocument {
         self.merged_end.as_deref().unwrap_or_default()
     }
 
+    /// Ends the answer of the model in `last`, if it is of another API: the ids and other fields
+    /// of the answer stay.
+    pub fn end_answer(&mut self, last: &Self) -> Result<()> {
+        let end = last.wire.as_ref().or(last.merged_end.as_ref());
+        let Some(end) = end.filter(|end| !end.is_empty()) else {
+            return Ok(());
+        };
+        if last.has_error()? {
+            return Ok(());
+        }
+        for field in [&["modelVersion"], &["responseId"]] {
+            if let Some(value) = last.document.bytes_of(field)? {
+                self.document.set_bytes(field, value)?;
+            }
+        }
+        self.merged_end = Some(end.clone());
+        Ok(())
+    }
+
     /// Returns the number of bytes that it was read from, with its envelope.
     pub fn wire_len(&self) -> usize {
         match (self.original_events(), &self.text) {
