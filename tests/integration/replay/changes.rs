@@ -14,7 +14,10 @@ use super::{
     conversations::{Call, REASON, Topic, TurnKind, sessions},
     recorded::RecordedCalls,
 };
-use crate::families::family::{ALL, Family};
+use crate::{
+    families::family::{ALL, Family},
+    harness::{Agent, prompt},
+};
 
 const MASK: &str = "{ policy: redact, name: mask, detect: [aws_key] }";
 
@@ -214,4 +217,21 @@ async fn the_jobs_for_ci_find_a_tool_that_is_not_declared_any_more() {
         let (code, out, err) = recorded.replay("next.yaml", &arguments);
         assert_eq!(code, 1, "{out}{err}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_array_stream_that_a_slow_hook_delayed_is_unchanged() {
+    let config = "timeouts: { keep_alive: 100ms }
+hooks: { BeforeModel: [{ hooks: [{ command: \"cat > /dev/null; sleep 1\" }] }] }\n";
+    let send = async |agent: &Agent| {
+        let answer = agent.array("m", &prompt("hello [[text|ok]]")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    let recorded = RecordedCalls::record_requests("", config, send).await;
+    let target = &recorded.exchanges()[0].rounds[0].target;
+    assert!(target.contains("alt=sse"), "{target}");
+
+    let report = recorded.report("base.yaml", &[]);
+
+    assert_eq!(report["counts"]["unchanged"], 1, "{report:#}");
 }
