@@ -287,9 +287,11 @@ fn stored_answer(response: &RecordedResponse) -> Result<StoredAnswer, UnknownRea
 fn session(recorded: &RecordedExchange) -> Option<RecordedMatch> {
     let session = recorded.session.as_ref()?;
     let mut kinds = MatchKind::ALL.into_iter();
+    let reported = session.reported.iter();
     Some(RecordedMatch {
         id: session.id.clone(),
         match_kind: kinds.find(|kind| kind.as_str() == session.match_kind)?,
+        reported: reported.filter_map(|name| EventName::parse(name)).collect(),
     })
 }
 
