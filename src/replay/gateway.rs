@@ -19,6 +19,7 @@ use super::{
     comparison::UnknownReason,
     redaction::fix_hash_keys,
     replay_sink::{ReplaySink, ReplayedCall},
+    session_order::OrderedCall,
 };
 use crate::{
     config::Config,
@@ -131,10 +132,8 @@ impl ReplayGateway {
     /// # Errors
     ///
     /// Returns the reason why it cannot be replayed.
-    pub(super) async fn replay(
-        &self,
-        recorded: &RecordedExchange,
-    ) -> Result<Replayed, UnknownReason> {
+    pub(super) async fn replay(&self, call: &OrderedCall) -> Result<Replayed, UnknownReason> {
+        let recorded = &call.exchange;
         let snapshot = self.app.snapshot();
         let body = whole_body(recorded).ok_or(UnknownReason::RequestNotRecorded)?;
         let mut request = request(recorded, body).ok_or(UnknownReason::NotReplayed)?;
@@ -144,6 +143,12 @@ impl ReplayGateway {
         let Some(identity) = caller else {
             return Ok(refused(recorded));
         };
+        if call.resets_counters
+            && let Some(session) = &recorded.session
+        {
+            let counters = &self.app.resources.session_counters;
+            counters.remove(&identity.caller().key, &session.id);
+        }
         let answers = recorded.rounds.iter().map(|round| {
             let response = round.response.as_ref();
             response.map(stored_answer).transpose()
