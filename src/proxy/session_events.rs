@@ -91,6 +91,7 @@ async fn find_session(
         match_kind: session.match_kind.as_str(),
         source: session.state.source.as_str(),
         parent: session.parent.as_deref(),
+        reported: &session.state.reported,
         sub_agent: turn.hook_context.sub_agent.as_deref(),
     });
     Ok((history, session))

@@ -133,27 +133,30 @@ impl Sessions {
     /// Corrects a lookup to the session to which the request was matched when it was recorded.
     async fn as_recorded(&self, caller: &str, lookup: Lookup, recorded: &RecordedMatch) -> Lookup {
         let key = SessionKey::new(caller, recorded.id.as_str());
-        let state = match recorded.match_kind {
+        let match_kind = recorded.match_kind;
+        let mut lookup = match match_kind {
+            MatchKind::Forked => Lookup {
+                key,
+                state: lookup.state.forked(),
+                match_kind,
+                ..lookup
+            },
             MatchKind::New | MatchKind::Transient => {
                 self.store.remove(&key).await;
-                SessionState::default()
+                Lookup {
+                    match_kind,
+                    ..Lookup::new_session(key)
+                }
             }
-            MatchKind::Forked => {
-                return Lookup {
-                    key,
-                    state: lookup.state.forked(),
-                    match_kind: MatchKind::Forked,
-                    ..lookup
-                };
-            }
-            _ if lookup.key == key => return lookup,
-            _ => self.store.load(&key).await.unwrap_or_default(),
+            _ if lookup.key == key => lookup,
+            _ => Lookup {
+                state: self.store.load(&key).await.unwrap_or_default(),
+                match_kind,
+                ..Lookup::new_session(key)
+            },
         };
-        Lookup {
-            state,
-            match_kind: recorded.match_kind,
-            ..Lookup::new_session(key)
-        }
+        lookup.state.reported.clone_from(&recorded.reported);
+        lookup
     }
 
     async fn find_named(&self, caller: &str, id: &str) -> Lookup {

@@ -239,7 +239,7 @@ impl ShadowTask {
         if let Some(running) = &mut self.running {
             self.app.resources.shadow.set_collector(None);
             running.worker.cancel.cancel();
-            if !reason.is_failure() {
+            if !matches!(reason, EndReason::Panic | EndReason::Failed) {
                 // A thread that does not end in time is given up.
                 let ended = &mut running.worker.ended;
                 timeout(END_TIMEOUT, ended).await.ok();
@@ -373,7 +373,7 @@ async fn ended(running: Option<&mut RunningShadow>) -> EndReason {
             end = &mut worker.ended => return end.unwrap_or(EndReason::Panic),
             Some(()) = OptionFuture::from(until.map(sleep_until)) => return EndReason::Until,
             () = sleep(CHECK_INTERVAL) => {
-                if worker.activity.busy() > EXCHANGE_TIMEOUT + CHECK_INTERVAL {
+                if worker.activity.busy() > EXCHANGE_TIMEOUT {
                     return EndReason::Deadline;
                 }
             }
