@@ -55,6 +55,9 @@ pub(super) async fn run(turn: &mut TurnState<'_>, request: &mut ModelRequest) ->
         }
         history.write(&mut request.document)?;
     }
+    if flow.is_continue() {
+        session.mark_last_step_seen();
+    }
     session.save().await;
     if flow.is_continue() {
         transcript::record_request(turn, &session, request).await?;

@@ -3,6 +3,7 @@
 mod answers;
 mod attacks;
 mod calls;
+mod equal_items;
 mod prompts;
 mod results;
 mod retries;

@@ -49,6 +49,17 @@ impl TestAgents {
         session
     }
 
+    /// Makes a call about which no hook decides.
+    async fn open_and_see(&self, contents: &[Value]) -> Box<Session> {
+        let named = Some(("mine", SessionSource::Path));
+        let request = SessionRequest { named, ..MAIN };
+        let history = history(contents);
+        let mut session = self.sessions.open(request, Some(&history)).await.unwrap();
+        session.mark_last_step_seen();
+        session.save().await;
+        session
+    }
+
     /// Makes a call whose answer has chunks of one part each.
     async fn ask(&self, contents: &[Value], answer: &[Value]) -> Box<Session> {
         let mut session = self.visit(MAIN, contents).await;
@@ -515,6 +526,29 @@ async fn a_repeated_prompt_is_new_in_the_last_step_only() {
     assert!(later.is_evaluated(again, false));
     assert!(later.note(&later.conversation.items[0]).is_some());
     assert!(later.note(again).is_none());
+}
+
+#[tokio::test]
+async fn an_item_that_was_in_a_last_step_has_its_own_note_only() {
+    let agents = TestAgents::new();
+    let mut contents = vec![user(&[text("yes")])];
+    let mut first = agents.open_and_see(&contents).await;
+    let prompt = first.conversation.items[0].clone();
+    first.note_mut(&prompt).denied = Some("no".to_owned());
+    first.save().await;
+    contents.extend([model(&[text("A")]), user(&[text("yes")])]);
+    agents.open_and_see(&contents).await;
+
+    contents.extend([model(&[text("B")]), user(&[text("next")])]);
+    let later = agents.open_and_see(&contents).await;
+    let rewritten = [&[model(&[text("C")])], &contents[..]].concat();
+    let rewritten = agents.open_and_see(&rewritten).await;
+
+    let items = &later.conversation.items;
+    assert!(later.note(&items[0]).is_some());
+    assert!(later.note(&items[2]).is_none());
+    let moved = &rewritten.conversation.items[1];
+    assert!(rewritten.note(moved).is_some());
 }
 
 #[tokio::test]
