@@ -7,6 +7,7 @@ mod tool_result;
 use std::ops::ControlFlow::{Break, Continue};
 
 use futures_util::{StreamExt, stream};
+use tokio::task::coop::consume_budget;
 
 use self::history_replay::DeniedRequests;
 use super::{
@@ -21,7 +22,7 @@ use crate::{
     error::ApiError,
     event::{AfterTool, BeforeAgent, EventName, FlowVerdict, Reason, ResultEdit, SessionStart},
     observe::recorder::{ExchangeAction, ExchangeEvent},
-    session::{Item, ItemNote, Prompt, Session, SessionRequest, YieldBudget},
+    session::{Item, ItemNote, Prompt, Session, SessionRequest},
     state::ReplayInput,
 };
 
@@ -178,9 +179,8 @@ async fn fire_before_agent(
     } else {
         Vec::new()
     };
-    let mut budget = YieldBudget::default();
     for (prompt, item) in prompts {
-        budget.step().await;
+        consume_budget().await;
         let text = session.prompt_text(&prompt, history)?;
         let outcome = turn.fire(BeforeAgent { prompt: text }).await;
         let denial = session.moved_denial(&prompt);
