@@ -58,7 +58,7 @@ pub struct Session {
     last_noted: u64,
     /// True if the store had the session when the request found it, or has it since.
     is_saved: bool,
-    /// Counts the request as active until its response is recorded.
+    /// Marks the session as in use, and the request as in flight until its response is recorded.
     pub(super) active: Option<ActiveRequestGuard>,
     /// Held while this request starts the session.
     pub(super) start: Option<OwnedMutexGuard<()>>,
@@ -330,7 +330,9 @@ impl Session {
     /// Records the response that the agent has received, `by_model` or composed by the
     /// gateway.
     pub async fn record_response(&mut self, response: ResponseFingerprinter, by_model: bool) {
-        self.active = None;
+        if let Some(active) = &mut self.active {
+            active.finish();
+        }
         if self.is_found_by_history() {
             let response = response.finish();
             if self.role == CallRole::Main {
