@@ -18,7 +18,7 @@ use super::{
     turn_state::TurnState,
 };
 use crate::{
-    dialect::{History, ItemKind},
+    dialect::{Api, History, ItemKind},
     error::ApiError,
     event::{AfterTool, BeforeAgent, EventName, FlowVerdict, Reason, ResultEdit, SessionStart},
     observe::recorder::{ExchangeAction, ExchangeEvent},
@@ -273,17 +273,29 @@ fn new_results(session: &Session) -> Vec<(bool, Item)> {
         .collect()
 }
 
-/// Fires `AfterTool` for each tool result that hooks have not decided about.
+/// Fires `AfterTool` for each tool result that hooks have not decided about, here or in the agent.
 async fn fire_after_tool(
     turn: &TurnState<'_>,
     session: &mut Session,
     history: &History,
 ) -> StageResult {
-    if !turn.derives_in(session, EventName::AfterTool) {
+    let is_reported = session.state.reported.contains(&EventName::AfterTool);
+    // Claude Code has another event for failed tools, whose hooks cannot hide a result.
+    let may_be_derived = !is_reported || turn.context.dialect.api() == Api::Anthropic;
+    if !turn.may_derive(EventName::AfterTool) || !may_be_derived {
         return Ok(Continue(()));
     }
-    let new = new_results(session);
-    let events = tool_result::events(history, new.iter().map(|(_, item)| item)).await?;
+    let mut new = new_results(session);
+    let mut events = tool_result::events(history, new.iter().map(|(_, item)| item)).await?;
+    if is_reported {
+        let results = new.into_iter().zip(events);
+        let (failed, reported): (Vec<_>, Vec<_>) =
+            results.partition(|(_, event)| event.tool_response.contains_key("error"));
+        for ((_, item), _) in &reported {
+            session.mark_evaluated(item);
+        }
+        (new, events) = failed.into_iter().unzip();
+    }
     let stopped = decide_results(turn, session, &new, events).await?;
     let Some(reason) = stopped else {
         return Ok(Continue(()));
