@@ -82,6 +82,13 @@ impl Chat {
         self.send_by(&gate.agent()).await
     }
 
+    /// Sends the history, and returns the events of the streamed answer.
+    async fn stream(&self, gate: &TestGateway) -> Vec<Value> {
+        let answer = gate.agent().stream(MODEL, &self.body()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.events()
+    }
+
     /// Sends the history in a session that has a name, whatever the history is.
     async fn send_in_session(&self, gate: &TestGateway) -> Value {
         let agent = gate.agent().sending("x-hookgate-session", "mine");

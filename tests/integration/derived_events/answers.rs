@@ -35,11 +35,7 @@ async fn a_denied_answer_is_retried_with_the_reason_as_the_prompt() {
     let upstream = Upstream::scripted(&script(&answers)).await;
     let gate = TestGateway::start(&upstream, &guard(&denial())).await;
 
-    let events = gate
-        .agent()
-        .stream(MODEL, &Chat::with_prompt("write").body())
-        .await
-        .events();
+    let events = Chat::with_prompt("write").stream(&gate).await;
 
     assert_eq!(
         json!(parts(&events)),
@@ -184,11 +180,7 @@ async fn a_hook_that_fails_closed_appends_its_error_without_a_retry() {
     let upstream = Upstream::scripted(&script(&[json!([text("final"), text(".")])])).await;
     let gate = TestGateway::start(&upstream, &failing_closed()).await;
 
-    let events = gate
-        .agent()
-        .stream(MODEL, &Chat::with_prompt("write").body())
-        .await
-        .events();
+    let events = Chat::with_prompt("write").stream(&gate).await;
 
     assert_eq!(upstream.requests().len(), 1);
     let failure = text("\n\nHook guard failed: exit code 1");
@@ -324,11 +316,7 @@ async fn a_hook_can_stop_the_turn_after_the_answer() {
     let stop = json!({ "continue": false, "stopReason": "enough" });
     let gate = TestGateway::start(&upstream, &guard(&stop)).await;
 
-    let events = gate
-        .agent()
-        .stream(MODEL, &Chat::with_prompt("write").body())
-        .await
-        .events();
+    let events = Chat::with_prompt("write").stream(&gate).await;
 
     assert_eq!(
         json!(parts(&events)),
