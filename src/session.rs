@@ -23,7 +23,6 @@ mod session_request;
 mod state;
 mod store;
 mod transcript;
-mod yield_budget;
 
 pub use self::{
     checkout::Session,
@@ -37,5 +36,4 @@ pub use self::{
     state::{ItemNote, MAX_HOOK_TEXT_BYTES, MAX_KNOWN_ITEMS, SessionSource, SessionState},
     store::{MemoryStore, RedisStore, SessionStore},
     transcript::{TranscriptRequest, TranscriptResponse, Transcripts},
-    yield_budget::YieldBudget,
 };

@@ -136,14 +136,17 @@ impl<'a> TurnState<'a> {
     }
 
     /// Returns whether `event` is derived from this call in `session`.
+    pub(super) fn derives_in(&self, session: &Session, event: EventName) -> bool {
+        self.may_derive(event) && !session.state.reported.contains(&event)
+    }
+
+    /// Returns whether `event` is derived from this call unless the agent reports it.
     ///
     /// Helper calls fire no agent or session events. Tool events are fired for them, because
     /// only the agent's own word makes a call a helper call.
-    pub(super) fn derives_in(&self, session: &Session, event: EventName) -> bool {
+    pub(super) fn may_derive(&self, event: EventName) -> bool {
         let is_tool_event = matches!(event, EventName::BeforeTool | EventName::AfterTool);
-        (is_tool_event || self.role == CallRole::Main)
-            && self.context.snapshot.derives(event)
-            && !session.state.reported.contains(&event)
+        (is_tool_event || self.role == CallRole::Main) && self.context.snapshot.derives(event)
     }
 
     /// The session and the last item of the request's conversation.

@@ -82,12 +82,12 @@ impl Sessions {
             Some(recorded) => self.as_recorded(caller, lookup, recorded).await,
             None => lookup,
         };
-        let guard = self.active.start(&lookup.key, &conversation.items);
+        let last = conversation.items.last().map(|item| item.prefix);
+        let last = last.filter(|_| request.role == CallRole::Main);
+        let guard = self.active.start(&lookup.key, last);
         let store = Arc::clone(&self.store);
         let mut session = Session::new(request, lookup, conversation, store);
-        if request.role == CallRole::Main {
-            session.active = Some(guard);
-        }
+        session.active = Some(guard);
         Ok(Box::new(session))
     }
 
@@ -123,6 +123,12 @@ impl Sessions {
         state.touch(now_ms());
         state.reported.insert(event);
         self.store.save(&lookup.key, state, &[]).await;
+    }
+
+    /// Ends idle sessions like [`SessionStore::expire`], but none with a call in flight.
+    pub async fn expire(&self) -> Vec<(SessionKey, SessionState)> {
+        self.store.touch(&self.active.sessions()).await;
+        self.store.expire().await
     }
 
     /// Ends a session and returns its last state.

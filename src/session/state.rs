@@ -90,6 +90,10 @@ pub struct SessionState {
     pub evaluated: HashSet<u64>,
     /// Prefixes at which a request has ended with a prompt.
     pub prompt_ends: HashSet<u64>,
+    /// Prefixes of items in the last step of a request: what was decided about an equal item
+    /// elsewhere does not apply to them.
+    #[serde(default, skip_serializing_if = "HashSet::is_empty")]
+    pub seen: HashSet<u64>,
     /// Decisions of hooks about items, by the same fingerprints and by their own.
     pub notes: HashMap<u64, ItemNote>,
     /// Events that the agent reports itself.
@@ -145,6 +149,7 @@ impl SessionState {
         Self {
             evaluated: self.evaluated,
             prompt_ends: self.prompt_ends,
+            seen: self.seen,
             notes: self.notes,
             reported: self.reported,
             ..Self::default()
@@ -206,6 +211,7 @@ impl SessionState {
         }
         add_known(&mut newer.prompt_ends, &older.prompt_ends);
         if add_known(&mut newer.evaluated, &older.evaluated) {
+            add_known(&mut newer.seen, &older.seen);
             for (item, note) in older.notes {
                 newer.notes.entry(item).or_default().merge(note);
             }
@@ -222,10 +228,11 @@ impl SessionState {
         const NOTE_BYTES: usize = 320;
         const USAGE_BYTES: usize = 160;
         let usages = self.usage.values().map(BTreeMap::len);
+        let known = self.evaluated.len() + self.prompt_ends.len() + self.seen.len();
         STATE_BYTES
             + usages.sum::<usize>() * USAGE_BYTES
             + self.prefixes.len() * size_of::<Fingerprint>()
-            + (self.evaluated.len() + self.prompt_ends.len()) * NUMBER_BYTES
+            + known * NUMBER_BYTES
             + self.notes.len() * NOTE_BYTES
             + self.text_bytes()
     }
@@ -245,6 +252,7 @@ impl SessionState {
             };
             self.notes.remove(&item);
             self.evaluated.remove(&item);
+            self.seen.remove(&item);
             text -= bytes;
         }
     }
@@ -351,6 +359,7 @@ mod tests {
             prefixes in proptest::collection::vec((0_u128..9).prop_map(Fingerprint), 0..3),
             evaluated in proptest::collection::hash_set(0_u64..9, 0..5),
             prompt_ends in proptest::collection::hash_set(0_u64..9, 0..5),
+            seen_items in proptest::collection::hash_set(0_u64..9, 0..5),
             notes in proptest::collection::hash_map(0_u64..4, a_note(), 0..4),
             usage in proptest::collection::btree_map("[pq]", a_usage(), 0..2),
         ) -> SessionState {
@@ -363,6 +372,7 @@ mod tests {
                 prefixes,
                 evaluated,
                 prompt_ends,
+                seen: seen_items,
                 notes,
                 usage,
                 ..SessionState::default()

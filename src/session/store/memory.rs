@@ -138,6 +138,17 @@ impl MemoryStore {
         self.inner.lock().remove(key)
     }
 
+    /// Marks sessions as used now, if they have not ended.
+    pub(super) fn touch(&self, keys: &[Arc<SessionKey>]) {
+        let mut inner = self.inner.lock();
+        for key in keys {
+            // The session becomes the most recently used.
+            if let Some(entry) = inner.sessions.get_mut(key) {
+                entry.last_used = Instant::now();
+            }
+        }
+    }
+
     /// Removes idle sessions, and returns all that ended since the last call.
     pub(super) fn expire(&self) -> Vec<(SessionKey, SessionState)> {
         let mut inner = self.inner.lock();

@@ -261,6 +261,16 @@ impl ResponseDocument {
             .chain(self.first_parts().filter_map(Part::plain_text))
     }
 
+    /// Returns the texts of the other candidates with their indexes, without thoughts.
+    pub fn alternative_texts(&self) -> impl Iterator<Item = (u64, &str)> {
+        let others = self.candidates.iter();
+        let others = others.filter(|candidate| candidate.index != 0);
+        others.flat_map(|candidate| {
+            let texts = candidate.parts().iter().filter_map(Part::plain_text);
+            texts.map(|text| (candidate.index, text))
+        })
+    }
+
     /// Returns the items of the first candidate, without partial calls.
     pub fn canonical_items(&self) -> Result<Vec<CanonicalItem>> {
         if let Some(text) = &self.text {
