@@ -64,7 +64,9 @@ pub fn write_parameters(body: &mut Document, before: &Document, after: &Document
         match value {
             // The API refuses any temperature but its default beside thinking.
             Some(_) if name == "temperature" && thinks(body)? => body.remove(&[field])?,
-            Some(limit) if MAX_TOKENS.contains(&field) => write_limit(body, shown, &limit)?,
+            Some(limit) if MAX_TOKENS.contains(&field) => {
+                write_limit(body, shown.as_ref(), &limit)?
+            }
             Some(value) => body.set_bytes(&[field], value)?,
             None if MAX_TOKENS.contains(&field) => (),
             None => body.remove(&[field])?,
@@ -90,9 +92,9 @@ fn largest_limit(body: &Document, own: Bytes) -> Result<Bytes> {
 
 /// Writes a token limit, which replaces larger ones of fallbacks. That of the body is replaced if
 /// it was `shown`, or if it is larger, too.
-fn write_limit(body: &mut Document, shown: Option<Bytes>, limit: &Bytes) -> Result<()> {
+fn write_limit(body: &mut Document, shown: Option<&Bytes>, limit: &Bytes) -> Result<()> {
     let own = body.bytes_of(MAX_TOKENS)?;
-    if own == shown || own.is_some_and(|own| tokens(&own) > tokens(limit)) {
+    if own.as_ref() == shown || own.is_some_and(|own| tokens(&own) > tokens(limit)) {
         body.set_bytes(MAX_TOKENS, limit.clone())?;
     }
     let own = integer(body, MAX_TOKENS)?;
