@@ -230,7 +230,7 @@ impl OutputMerger {
             return;
         };
         for field in ToolConfig::unusable_fields(value) {
-            self.wrong_type(field);
+            self.wrong_type(&field);
         }
         let Some(later) = ToolConfig::read(value) else {
             return;

@@ -22,6 +22,20 @@ async fn answer_under(event: &str, hook: &Value, on_failure: &str) -> Answer {
     answer
 }
 
+/// Checks that the output of a hook on this event has no effect, and is a denial because of this
+/// field if the hook fails closed.
+async fn assert_denies_if_closed(event: &str, output: &Value, field: &str) {
+    let hook = hook::printing("it", output);
+
+    let open = answer_under(event, &hook, "open").await;
+    let closed = answer_under(event, &hook, "closed").await;
+
+    assert!(has_call(&open), "{event} {output}: {}", open.text());
+    assert!(!has_call(&closed), "{event} {output}: {}", closed.text());
+    let reason = format!("Hook it failed: unusable value of `{field}`");
+    assert!(closed.text().contains(&reason), "{}", closed.text());
+}
+
 fn has_call(answer: &Answer) -> bool {
     answer.text().contains(r#""read_file""#)
 }
@@ -74,15 +88,30 @@ async fn an_unusable_decision_or_edit_is_a_denial_if_the_hook_fails_closed() {
             "llm_response",
         ),
     ] {
-        let hook = hook::printing("it", &output);
+        assert_denies_if_closed(event, &output, field).await;
+    }
+}
 
-        let open = answer_under(event, &hook, "open").await;
-        let closed = answer_under(event, &hook, "closed").await;
-
-        assert!(has_call(&open), "{event} {output}: {}", open.text());
-        assert!(!has_call(&closed), "{event} {output}: {}", closed.text());
-        let reason = format!("Hook it failed: unusable value of `{field}`");
-        assert!(closed.text().contains(&reason), "{}", closed.text());
+#[tokio::test]
+async fn an_unreadable_message_or_selection_is_a_denial_if_the_hook_fails_closed() {
+    let beside_system = |message: Value| {
+        let system = json!({ "role": "system", "content": "be nice" });
+        (json!({ "messages": [system, message] }), "messages")
+    };
+    let selecting = |key: &str| {
+        let selection = json!({ "mode": "AUTO", key: ["ls"] });
+        json!({ "toolConfig": selection })
+    };
+    for (request, field) in [
+        beside_system(json!({ "role": "User", "content": "***" })),
+        beside_system(json!({ "role": "user", "content": { "value": "***" } })),
+        beside_system(json!({ "role": "system", "content": null })),
+        (
+            selecting("allowedFunctionName"),
+            "toolConfig.allowedFunctionName",
+        ),
+    ] {
+        assert_denies_if_closed("BeforeModel", &hook::request(&request), field).await;
     }
 }
 

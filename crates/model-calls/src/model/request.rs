@@ -212,10 +212,11 @@ impl RequestMutation {
 
     /// Returns the fields that are ignored because of their value, except for the model and the
     /// messages.
-    pub fn unusable_fields(&self) -> Vec<&'static str> {
+    pub fn unusable_fields(&self) -> Vec<String> {
         let keys = ["config", "generationConfig", "systemInstruction"];
         let is_unusable = |key: &&str| self.fields.contains_key(*key) && !self.is_usable(key);
-        let mut unusable: Vec<&str> = keys.into_iter().filter(is_unusable).collect();
+        let unusable = keys.into_iter().filter(is_unusable);
+        let mut unusable: Vec<String> = unusable.map(str::to_owned).collect();
         if let Some(selection) = self.fields.get("toolConfig") {
             unusable.extend(ToolConfig::unusable_fields(selection));
         }
@@ -223,17 +224,18 @@ impl RequestMutation {
     }
 
     /// Returns all fields that are ignored because of their value, but for empty ones.
-    pub fn lost_fields(&self) -> Vec<&'static str> {
+    pub fn lost_fields(&self) -> Vec<String> {
         let mut lost = self.unusable_fields();
         // A name that the gateway does not use may be that of a reported call, as it was shown.
         let model = self.fields.get("model");
         if model.is_some_and(|model| !model.is_string()) {
-            lost.push("model");
+            lost.push("model".to_owned());
         }
-        if self.fields.contains_key("messages") && !self.is_usable("messages") {
-            lost.push("messages");
+        let is_unusable = self.fields.contains_key("messages") && !self.is_usable("messages");
+        if is_unusable || self.has_unreadable_message() {
+            lost.push("messages".to_owned());
         }
-        lost.retain(|field| self.fields.get(*field).is_none_or(has_value));
+        lost.retain(|field| self.fields.get(field).is_none_or(has_value));
         lost
     }
 

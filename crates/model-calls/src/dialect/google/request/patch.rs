@@ -132,6 +132,12 @@ impl Patch<'_> {
             }
         }
         if let Some(messages) = mutation.messages() {
+            if mutation.has_unreadable_message() {
+                self.drop(
+                    "messages",
+                    "a message without a known role or a text is ignored",
+                );
+            }
             if !mutation.earlier_messages.is_empty() {
                 self.messages(document, mutation.earlier_messages.clone())?;
             }
