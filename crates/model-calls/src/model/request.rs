@@ -96,11 +96,11 @@ impl LlmRequest {
         shown
     }
 
-    /// Returns whether the first message is a text for the system instruction that hooks see as it
-    /// is, because the request has no other.
-    pub fn begins_with_system(&self) -> bool {
-        let first = self.messages.first();
-        self.system.is_none() && first.is_some_and(|message| message.role == Role::System)
+    /// Returns whether messages have texts for the system instruction that hooks see as they are,
+    /// because the request has no other.
+    pub fn lists_system_texts(&self) -> bool {
+        let mut messages = self.messages.iter();
+        self.system.is_none() && messages.any(|message| message.role == Role::System)
     }
 
     /// Applies the edit of a sequential hook, so that the next hook sees it.
@@ -252,6 +252,13 @@ impl RequestMutation {
         (!messages.is_empty()).then_some(messages)
     }
 
+    /// Returns whether [`Self::messages`] ignores an entry with a value.
+    pub fn has_unreadable_message(&self) -> bool {
+        let list = self.fields.get("messages").and_then(Value::as_array);
+        let mut list = list.into_iter().flatten();
+        list.any(|entry| has_value(entry) && Message::read(entry).is_none())
+    }
+
     /// Returns the texts for the system instruction among the messages of `request` that its edited
     /// conversation leaves out.
     pub fn removed_system(&self, request: &LlmRequest) -> Vec<Message> {
@@ -276,22 +283,26 @@ impl RequestMutation {
         read_parts(self.fields.get("systemInstruction")?)
     }
 
-    /// Turns a first message of role `system` into the replacement of the system
+    /// Turns the first message of role `system` into the replacement of the system
     /// instruction, for hooks that are shown the instruction as first message.
     pub fn extract_system_message(&mut self) {
         let messages = self.fields.get_mut("messages");
-        let messages = messages.and_then(Value::as_array_mut);
-        let Some(messages) = messages.filter(|list| is_system(list.first())) else {
+        let Some(messages) = messages.and_then(Value::as_array_mut) else {
             return;
         };
-        let system = messages.remove(0);
+        let system = messages.iter().enumerate().find_map(|(index, entry)| {
+            let message = Message::read(entry)?;
+            (message.role == Role::System).then_some((index, message.content))
+        });
+        let Some((index, content)) = system else {
+            return;
+        };
+        messages.remove(index);
         if messages.is_empty() {
             self.fields.shift_remove("messages");
         }
-        if let Some(content) = system.get("content").and_then(read_content) {
-            self.fields
-                .insert("systemInstruction".to_owned(), Value::String(content));
-        }
+        self.fields
+            .insert("systemInstruction".to_owned(), Value::String(content));
     }
 
     /// Returns the replacement tool selection.
@@ -359,11 +370,6 @@ fn merge_parameters(earlier: &mut Map<String, Value>, later: &Map<String, Value>
 /// Returns the text of `{parts}`, or of bare parts.
 fn read_parts(value: &Value) -> Option<String> {
     read_content(value.get("parts").unwrap_or(value))
-}
-
-fn is_system(message: Option<&Value>) -> bool {
-    let role = message.and_then(|message| message.get("role"));
-    role.and_then(Value::as_str) == Some("system")
 }
 
 #[cfg(test)]

@@ -248,6 +248,11 @@ impl ResponseMutation {
             candidates,
             usage_metadata: usage_metadata.filter(|counts| !counts.is_empty()),
         };
+        (!mutation.is_empty()).then_some(mutation)
+    }
+
+    /// Returns whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
         let empty = CandidateMutation::default();
         let mut candidates = mutation.candidates.iter();
         let has_edit = candidates.any(|candidate| *candidate != empty);
