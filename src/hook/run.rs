@@ -203,6 +203,12 @@ async fn call<E: EventKind>(
     };
     hook.protocol
         .interpret(&mut result, shown.event().as_event());
+    if let Event::AfterModel(event) = shown.event().as_event()
+        && result.output.ignores_edited_text(&event.llm_response)
+    {
+        let ignored = DiagnosticCode::WrongType.with("llm_response.text");
+        result.diagnostics.push(ignored);
+    }
     if is_live {
         if fails_closed {
             result.fail_closed(&hook.name, E::NAME);

@@ -55,6 +55,23 @@ impl HookOutput {
         self.interpretation.llm_response = Some(edit);
     }
 
+    /// Returns whether an edit changes the `text` of the response beside candidates, where it has no
+    /// effect, and no part of the first candidate.
+    pub fn ignores_edited_text(&self, shown: &LlmResponse) -> bool {
+        let written = self.specific("llm_response");
+        let text = written.and_then(|response| response.get("text")?.as_str());
+        let shown_parts = shown.candidates.first().map(|first| &first.content.parts);
+        let keeps_parts = |edit: ResponseMutation| {
+            let parts = edit
+                .candidates
+                .into_iter()
+                .next()
+                .and_then(|first| first.parts);
+            parts.is_none_or(|parts| Some(&parts) == shown_parts)
+        };
+        text.is_some_and(|text| text != shown.text) && self.response_edit().is_some_and(keeps_parts)
+    }
+
     /// Interprets an edit that is merged over these arguments without what repeats them.
     pub fn compare_with_arguments(&mut self, shown: &Map<String, Value>) {
         if self.interpretation.arguments == ArgumentsMode::Merge

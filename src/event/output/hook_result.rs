@@ -146,6 +146,7 @@ fn is_decision_or_result(field: &str, event: EventName) -> bool {
     match field {
         "hookSpecificOutput" => event.can_fail_closed(),
         "continue" => event.honours(OutputPart::Flow),
+        "llm_response.text" => event.honours(OutputPart::ResponseEdit),
         "updatedToolOutput" | "updatedMCPToolOutput" => event.honours(OutputPart::ToolResult),
         _ => false,
     }

@@ -93,6 +93,36 @@ async fn an_unusable_decision_or_edit_is_a_denial_if_the_hook_fails_closed() {
 }
 
 #[tokio::test]
+async fn an_edited_answer_in_a_wrong_place_is_a_denial_if_the_hook_fails_closed() {
+    let counts = json!({ "totalTokenCount": 1 });
+    let with_counts = |key: &str, value: Value| json!({ key: value, "usageMetadata": counts });
+    let misplaced = json!({ "role": "model", "text": "***" });
+    let shown = json!({ "content": { "role": "model", "parts": ["well"] } });
+    for (response, field) in [
+        (
+            with_counts("candidates", json!({ "content": shown })),
+            "llm_response",
+        ),
+        (with_counts("candidates", json!(["***"])), "llm_response"),
+        (with_counts("text", json!(["***"])), "llm_response"),
+        (
+            json!({ "candidates": [{ "content": misplaced, "finishReason": "STOP" }] }),
+            "llm_response",
+        ),
+        (
+            json!({ "candidates": [{ "text": "***", "index": 0 }] }),
+            "llm_response",
+        ),
+        (
+            json!({ "text": "***", "candidates": [shown] }),
+            "llm_response.text",
+        ),
+    ] {
+        assert_denies_if_closed("AfterModel", &hook::response(&response), field).await;
+    }
+}
+
+#[tokio::test]
 async fn an_unreadable_message_or_selection_is_a_denial_if_the_hook_fails_closed() {
     let beside_system = |message: Value| {
         let system = json!({ "role": "system", "content": "be nice" });
