@@ -128,16 +128,13 @@ async fn an_unreadable_message_or_selection_is_a_denial_if_the_hook_fails_closed
         let system = json!({ "role": "system", "content": "be nice" });
         (json!({ "messages": [system, message] }), "messages")
     };
-    let selecting = |key: &str| {
-        let selection = json!({ "mode": "AUTO", key: ["ls"] });
-        json!({ "toolConfig": selection })
-    };
+    let misspelled = json!({ "mode": "AUTO", "allowedFunctionName": ["ls"] });
     for (request, field) in [
         beside_system(json!({ "role": "User", "content": "***" })),
         beside_system(json!({ "role": "user", "content": { "value": "***" } })),
         beside_system(json!({ "role": "system", "content": null })),
         (
-            selecting("allowedFunctionName"),
+            json!({ "toolConfig": misspelled }),
             "toolConfig.allowedFunctionName",
         ),
     ] {
