@@ -93,13 +93,14 @@ fn drop_unchanged(edit: &mut RequestMutation, shown: &LlmRequest) {
             }
         }
     }
+    let is_readable = edit.unreadable_messages().next().is_none();
     let model = edit.fields.get("model").and_then(Value::as_str);
     let (system, tools) = (edit.system(), edit.tool_config());
     let unchanged = [
         ("model", model == Some(shown.model.as_str())),
         (
             "messages",
-            !edit.has_unreadable_message() && edit.messages().as_ref() == Some(&shown.messages),
+            is_readable && edit.messages().unwrap_or_default() == shown.messages,
         ),
         (
             "systemInstruction",

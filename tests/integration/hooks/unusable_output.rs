@@ -143,21 +143,29 @@ async fn an_unreadable_message_or_selection_is_a_denial_if_the_hook_fails_closed
 }
 
 #[tokio::test]
-async fn unusable_contents_of_an_llxprt_hook_are_a_denial_if_it_fails_closed() {
+async fn unusable_contents_of_other_families_are_a_denial_if_the_hook_fails_closed() {
     let upstream = Upstream::mock().await;
-    let files = "hook_files: [{ path: hooks.json, protocol: llxprt }]\n";
-    for (contents, on_failure, is_denied) in [
-        (json!("x"), "open", false),
-        (json!("x"), "closed", true),
-        (json!([5]), "closed", true),
-        (json!([]), "closed", false),
-        (json!([{ "parts": [{ "text": "went" }] }]), "closed", false),
+    let system = json!({ "role": "system", "content": "be nice" });
+    let unreadable = json!({ "role": "User", "content": "***" });
+    for (protocol, contents, on_failure, is_denied) in [
+        ("llxprt", json!("x"), "open", false),
+        ("llxprt", json!("x"), "closed", true),
+        ("llxprt", json!([5]), "closed", true),
+        ("llxprt", json!([]), "closed", false),
+        ("llxprt", json!([{ "parts": ["went"] }]), "closed", false),
+        ("terminai", json!([system, unreadable]), "closed", true),
     ] {
-        let output = hook::request(&json!({ "contents": contents }));
+        let files = format!("hook_files: [{{ path: hooks.json, protocol: {protocol} }}]\n");
+        let key = if protocol == "llxprt" {
+            "contents"
+        } else {
+            "messages"
+        };
+        let output = hook::request(&json!({ key: contents }));
         let mut hook = hook::printing("it", &output);
         hook["on_failure"] = json!(on_failure);
         let hooks = json!({ "hooks": { "BeforeModel": [{ "hooks": [hook] }] } }).to_string();
-        let gate = TestGateway::with_files(&upstream, files, &[("hooks.json", &hooks)]).await;
+        let gate = TestGateway::with_files(&upstream, &files, &[("hooks.json", &hooks)]).await;
 
         let answer = gate.agent().generate(MODEL, &prompt("go")).await;
 

@@ -232,7 +232,7 @@ impl RequestMutation {
             lost.push("model".to_owned());
         }
         let is_unusable = self.fields.contains_key("messages") && !self.is_usable("messages");
-        if is_unusable || self.has_unreadable_message() {
+        if is_unusable || self.unreadable_messages().next().is_some() {
             lost.push("messages".to_owned());
         }
         lost.retain(|field| self.fields.get(field).is_none_or(has_value));
@@ -252,11 +252,11 @@ impl RequestMutation {
         (!messages.is_empty()).then_some(messages)
     }
 
-    /// Returns whether [`Self::messages`] ignores an entry with a value.
-    pub fn has_unreadable_message(&self) -> bool {
+    /// Returns the entries with a value that [`Self::messages`] ignores.
+    pub fn unreadable_messages(&self) -> impl Iterator<Item = &Value> {
         let list = self.fields.get("messages").and_then(Value::as_array);
-        let mut list = list.into_iter().flatten();
-        list.any(|entry| has_value(entry) && Message::read(entry).is_none())
+        let list = list.into_iter().flatten();
+        list.filter(|entry| has_value(entry) && Message::read(entry).is_none())
     }
 
     /// Returns the texts for the system instruction among the messages of `request` that its edited

@@ -132,7 +132,7 @@ impl Patch<'_> {
             }
         }
         if let Some(messages) = mutation.messages() {
-            if mutation.has_unreadable_message() {
+            if mutation.unreadable_messages().next().is_some() {
                 self.drop(
                     "messages",
                     "a message without a known role or a text is ignored",
