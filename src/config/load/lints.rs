@@ -96,10 +96,8 @@ fn group_warnings(value: &Value, event: EventName, pointer: &str) -> Vec<(String
     let matcher = value.pointer(&at_matcher).and_then(Value::as_str);
     let (matcher, translation_warning) = Matcher::parse(matcher.unwrap_or_default());
     let unused_matcher = unused_matcher(&matcher, event).map(|text| (at_matcher.clone(), text));
-    let blanks = (event.subjects() == SubjectKind::Tools && matcher.has_blank_alternative()).then(|| {
-        let message = "the matcher has blanks beside `|`, which no name of a tool has, so that these alternatives never match";
-        (at_matcher.clone(), message.to_owned())
-    });
+    let unmatched = unmatched_by_tools(&matcher).filter(|_| event.subjects() == SubjectKind::Tools);
+    let unmatched = unmatched.map(|text| (at_matcher.clone(), text.to_owned()));
     let hooks = matching(value, &format!("{pointer}/hooks/*")).into_iter();
     let failure_modes = hooks.filter_map(|pointer| {
         let message = unused_failure_mode(value.pointer(&pointer)?, event)?;
@@ -114,8 +112,23 @@ fn group_warnings(value: &Value, event: EventName, pointer: &str) -> Vec<(String
         .chain(failure_modes)
         .chain(unused_settings)
         .chain(translation_warning)
-        .chain(blanks)
+        .chain(unmatched)
         .collect()
+}
+
+/// Returns why a matcher, or an alternative of it, matches no name of a tool.
+fn unmatched_by_tools(matcher: &Matcher) -> Option<&'static str> {
+    if matcher.has_blank_alternative() {
+        Some(
+            "the matcher has blanks beside `|`, which no name of a tool has, so that these alternatives never match",
+        )
+    } else if matcher.is_permission_rule() {
+        Some(
+            "the matcher is a permission rule, which no name of a tool matches: write the name alone, and check the arguments in the hook",
+        )
+    } else {
+        None
+    }
 }
 
 /// Returns warnings about settings of hooks that policies do not have.

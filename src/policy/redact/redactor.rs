@@ -10,13 +10,13 @@ use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Deserialize;
 use stream_redact::{DETECTORS, FoundSecret, Mask, MaskError, Style};
+use strict_json::{unescaped_chars, unescaped_lossy};
 use uuid::Uuid;
 
 use crate::{
     config::{Format, Secret},
     dialect::TextKind,
     event::HookOutput,
-    observe::redaction::{unescaped_chars, unescaped_lossy},
 };
 
 /// The names of detectors with a match.

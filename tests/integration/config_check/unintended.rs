@@ -338,18 +338,24 @@ fn a_base_url_with_a_version_is_a_warning() {
 }
 
 #[test]
-fn blanks_in_a_matcher_of_tools_are_warnings_where_they_count() {
-    let group = |event: &str, matcher: &str| {
+fn matchers_that_no_tool_matches_are_warnings() {
+    let group = |matcher: &str| {
         warnings(&format!(
-            "hooks: {{ {event}: [{{ matcher: '{matcher}', hooks: [{{ command: cat }}] }}] }}\n"
+            "hooks: {{ BeforeTool: [{{ matcher: '{matcher}', hooks: [{{ command: cat }}] }}] }}\n"
         ))
     };
 
-    for matcher in ["read_file | write_file", "read_file| write_file", "a |b"] {
-        let found = group("BeforeTool", matcher);
+    for (matcher, problem) in [
+        ("read_file | write_file", "has blanks beside `|`"),
+        ("read_file| write_file", "has blanks beside `|`"),
+        ("a |b", "has blanks beside `|`"),
+        ("Bash(rm *)", "is a permission rule"),
+        ("Bash(npm run test:*)", "is a permission rule"),
+    ] {
+        let found = group(matcher);
         assert_eq!(found.len(), 1, "{found:?}");
-        let start = "warning: hookgate.yaml:2:34: the matcher has blanks beside `|`";
-        assert!(found[0].starts_with(start), "{found:?}");
+        let start = format!("warning: hookgate.yaml:2:34: the matcher {problem}");
+        assert!(found[0].starts_with(&start), "{found:?}");
     }
     for matcher in [
         " read_file",
@@ -357,8 +363,10 @@ fn blanks_in_a_matcher_of_tools_are_warnings_where_they_count() {
         "read_file|write_file",
         "a b",
         "[ |]a",
+        "mcp__(a|b)",
+        "read(?:_file)",
     ] {
-        assert_eq!(group("BeforeTool", matcher), [""; 0], "{matcher}");
+        assert_eq!(group(matcher), [""; 0], "{matcher}");
     }
 }
 

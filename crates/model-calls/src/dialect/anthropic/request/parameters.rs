@@ -65,7 +65,7 @@ pub fn write_parameters(body: &mut Document, before: &Document, after: &Document
             // The API refuses any temperature but its default beside thinking.
             Some(_) if name == "temperature" && thinks(body)? => body.remove(&[field])?,
             Some(limit) if MAX_TOKENS.contains(&field) => {
-                write_limit(body, shown.as_ref(), &limit)?
+                write_limit(body, shown.as_ref(), &limit)?;
             }
             Some(value) => body.set_bytes(&[field], value)?,
             None if MAX_TOKENS.contains(&field) => (),

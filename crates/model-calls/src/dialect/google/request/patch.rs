@@ -134,6 +134,12 @@ impl Patch<'_> {
             }
         }
         if let Some(messages) = mutation.messages() {
+            if mutation.unreadable_messages().next().is_some() {
+                self.drop(
+                    "messages",
+                    "a message without a known role or a text is ignored",
+                );
+            }
             if !mutation.earlier_messages.is_empty() {
                 self.messages(document, mutation.earlier_messages.clone())?;
             }
