@@ -13,6 +13,8 @@ pub mod file_replacement;
 pub mod invisible_char;
 pub mod media_type;
 pub mod mutex;
+#[macro_use]
+pub mod named_enum;
 pub mod regular_file;
 pub mod resettable_timer;
 pub mod sha256;

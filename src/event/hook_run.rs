@@ -83,26 +83,17 @@ pub struct RefusedCall {
     pub reason: String,
 }
 
-/// Source of an event.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum EventOrigin {
-    /// Reported by the agent.
-    Reported,
-    /// Derived from a model call. Policies that inspect model calls have already inspected it
-    /// there.
-    Derived,
-    /// A model call itself.
-    #[default]
-    ModelCall,
-}
-
-impl EventOrigin {
-    /// Returns the name in the decision log.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Reported => "reported",
-            Self::Derived => "derived",
-            Self::ModelCall => "call",
-        }
+named_enum! {
+    /// Source of an event.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub enum EventOrigin {
+        /// Reported by the agent.
+        Reported = "reported",
+        /// Derived from a model call. Policies that inspect model calls have already inspected it
+        /// there.
+        Derived = "derived",
+        /// A model call itself.
+        #[default]
+        ModelCall = "call",
     }
 }

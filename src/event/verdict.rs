@@ -5,37 +5,28 @@ use utoipa::ToSchema;
 
 use super::output::{HookOutput, Reason};
 
-/// Outcome of an event in one word, strictest last.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Action {
-    /// Proceed with the event.
-    #[default]
-    Proceed,
-    /// Ask the human for permission.
-    Ask,
-    /// A hook responds instead of the model.
-    Respond,
-    /// Refuse the event with a reason.
-    Deny,
-    /// Refuse and end the agent's loop.
-    Stop,
+named_enum! {
+    /// Outcome of an event in one word, strictest last.
+    #[derive(
+        Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema,
+    )]
+    #[serde(rename_all = "lowercase")]
+    pub enum Action {
+        /// Proceed with the event.
+        #[default]
+        Proceed = "proceed",
+        /// Ask the human for permission.
+        Ask = "ask",
+        /// A hook responds instead of the model.
+        Respond = "respond",
+        /// Refuse the event with a reason.
+        Deny = "deny",
+        /// Refuse and end the agent's loop.
+        Stop = "stop",
+    }
 }
 
 impl Action {
-    /// Returns the word in headers, metrics and explanations.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Proceed => "proceed",
-            Self::Ask => "ask",
-            Self::Respond => "respond",
-            Self::Deny => "deny",
-            Self::Stop => "stop",
-        }
-    }
-
     /// Returns the reason that an output has for this action, if it denies, stops or asks.
     pub fn reason_in(self, output: &HookOutput) -> Option<String> {
         let reason = match self {

@@ -20,21 +20,14 @@ pub struct AuditRecorded;
 #[derive(Debug, Clone)]
 pub struct RenderedError(pub ApiError);
 
-/// Listener that received a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ListenerKind {
-    /// Model calls and events.
-    Agents,
-    /// Listener of the admin API.
-    Operators,
-}
-
-impl ListenerKind {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Agents => "agents",
-            Self::Operators => "operators",
-        }
+named_enum! {
+    /// Listener that received a request.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum ListenerKind {
+        /// Model calls and events.
+        Agents = "agents",
+        /// Listener of the admin API.
+        Operators = "operators",
     }
 }
 

@@ -199,23 +199,15 @@ struct FrequentSeries {
     session_lookups: KeptSeries<(&'static str, &'static str), Counter>,
 }
 
-/// Outcome of a config reload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReloadOutcome {
-    /// The new config is in force.
-    Applied,
-    /// The new config has errors; the previous one stays in force.
-    Rejected,
-}
-
-impl ReloadOutcome {
-    /// Returns the label value.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Applied => "applied",
-            Self::Rejected => "rejected",
-        }
+named_enum! {
+    /// Outcome of a config reload.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ReloadOutcome {
+        /// The new config is in force.
+        Applied = "applied",
+        /// The new config has errors; the previous one stays in force.
+        Rejected = "rejected",
     }
 }
 

@@ -127,40 +127,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_path_prefix_outranks_the_header() {
-        let mut headers = HeaderMap::new();
-        headers.insert(SESSION_HEADER, "from-header".parse().unwrap());
-        let name = |id: &str, source| {
-            let id = id.to_owned();
-            Some(SessionName { id, source })
-        };
-
-        let prefixed = split("/s/a-1/v1beta/models", &headers).unwrap();
-        let plain = split("/v1beta/models", &headers).unwrap();
-
-        assert_eq!(
-            prefixed,
-            ("/v1beta/models", name("a-1", SessionSource::Path))
-        );
-        assert_eq!(
-            plain,
-            ("/v1beta/models", name("from-header", SessionSource::Header))
-        );
-    }
-
-    #[test]
-    fn a_malformed_session_name_is_refused() {
-        for path in [
-            "/s//v1beta/models",
-            "/s/a%20b/v1beta/models",
-            "/s/../v1beta/models",
-            "/s/./v1beta/models",
-        ] {
-            assert!(split(path, &HeaderMap::new()).is_err(), "{path}");
-        }
-    }
-
-    #[test]
     fn agents_and_sub_agents_name_their_sessions() {
         let named = |path: &str, pairs: &[(&'static str, &str)]| {
             let mut headers = HeaderMap::new();

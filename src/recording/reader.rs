@@ -380,8 +380,6 @@ fn parse(line: &[u8]) -> Result<RecordedExchange, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use serde_json::json;
 
     use super::*;
@@ -411,35 +409,6 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_read_in_order() {
-        let bytes = [frame(&(line("a") + &line("b"))), frame(&line("c"))].concat();
-
-        assert_eq!(read_all(bytes), ["a", "b", "c"]);
-        assert_eq!(read_all(Vec::new()), [""; 0]);
-    }
-
-    #[test]
-    fn damage_is_reported_with_its_position_and_the_rest_is_read() {
-        let (one, two) = (frame(&line("a")), frame(&line("b")));
-        let mut bad = one.clone();
-        *bad.last_mut().unwrap() ^= 1;
-        let cut = two[..two.len() - 3].to_vec();
-        let start = one.len();
-
-        let read = read_all([one.clone(), bad, two.clone(), cut].concat());
-
-        // Of the last frame, only the checksum is cut.
-        let ids = (&*read[0], &*read[2], &*read[3]);
-        assert_eq!((ids, read.len()), (("a", "b", "b"), 5));
-        assert!(
-            read[1].starts_with(&format!("rec-1.hgr: byte {start}: corrupt")),
-            "{read:?}"
-        );
-        let last = 2 * start + two.len();
-        assert_eq!(read[4], format!("rec-1.hgr: byte {last}: truncated"));
-    }
-
-    #[test]
     fn whole_lines_of_a_frame_without_its_end_are_read() {
         // Each line is larger than a block, and cannot be compressed.
         let bytes = (0_u64..40_000).map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -456,20 +425,6 @@ mod tests {
         let start = frame(&line("0")).len();
         let damage = format!("rec-1.hgr: byte {start}: truncated");
         assert_eq!(read, ["0", "a", "b", &damage]);
-    }
-
-    #[test]
-    fn a_pipe_is_not_waited_for() {
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("rec-1-0.hgr");
-        let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
-        assert!(made.success());
-
-        let damage = read(folder.path(), None).unwrap().next().unwrap();
-
-        let message = damage.unwrap_err().to_string();
-        let expected = "byte 0: unreadable: it is not a regular file";
-        assert!(message.ends_with(expected), "{message}");
     }
 
     #[test]

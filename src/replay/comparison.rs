@@ -6,16 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::recording::RecordedExchange;
 
-/// Kind of a difference; of several, the last in this order counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DifferenceKind {
-    /// Content or a verdict differs, but both or none are denied.
-    Edited,
-    /// Denied before, and not any more.
-    NewlyAllowed,
-    /// Denied now, and not before.
-    NewlyDenied,
+named_enum! {
+    /// Kind of a difference; of several, the last in this order counts.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum DifferenceKind {
+        /// Content or a verdict differs, but both or none are denied.
+        Edited = "edited",
+        /// Denied before, and not any more.
+        NewlyAllowed = "newly_allowed",
+        /// Denied now, and not before.
+        NewlyDenied = "newly_denied",
+    }
 }
 
 /// One difference between two exchanges.

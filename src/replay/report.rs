@@ -197,15 +197,6 @@ impl ChangeCounts {
 }
 
 impl DifferenceKind {
-    /// Returns the name of the kind in JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NewlyDenied => "newly_denied",
-            Self::NewlyAllowed => "newly_allowed",
-            Self::Edited => "edited",
-        }
-    }
-
     /// Returns the heading of the kind in reports.
     pub const fn heading(self) -> &'static str {
         match self {

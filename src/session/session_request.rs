@@ -44,44 +44,22 @@ pub enum CallRole {
     Helper,
 }
 
-/// Relation of a request to the session that it was matched to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MatchKind {
-    /// It starts a session.
-    New,
-    /// It continues after the latest item of the session.
-    Continued,
-    /// It continues after an earlier item: the agent took items back.
-    RolledBack,
-    /// It continues another agent's conversation and copies the decisions about it.
-    Forked,
-    /// Its history was rewritten; some items are known.
-    Rewritten,
-    /// A helper call without a session. No state is kept.
-    Transient,
-}
-
-impl MatchKind {
-    /// All kinds, in the order of their declaration.
-    pub const ALL: [Self; 6] = [
-        Self::New,
-        Self::Continued,
-        Self::RolledBack,
-        Self::Forked,
-        Self::Rewritten,
-        Self::Transient,
-    ];
-
-    /// Returns the label value for metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::New => "new",
-            Self::Continued => "continued",
-            Self::RolledBack => "rolled_back",
-            Self::Forked => "forked",
-            Self::Rewritten => "rewritten",
-            Self::Transient => "transient",
-        }
+named_enum! {
+    /// Relation of a request to the session that it was matched to.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum MatchKind {
+        /// It starts a session.
+        New = "new",
+        /// It continues after the latest item of the session.
+        Continued = "continued",
+        /// It continues after an earlier item: the agent took items back.
+        RolledBack = "rolled_back",
+        /// It continues another agent's conversation and copies the decisions about it.
+        Forked = "forked",
+        /// Its history was rewritten; some items are known.
+        Rewritten = "rewritten",
+        /// A helper call without a session. No state is kept.
+        Transient = "transient",
     }
 }
 

@@ -23,38 +23,25 @@ pub const MAX_KNOWN_ITEMS: usize = 2 * 8192;
 /// and their items evaluated again.
 pub const MAX_HOOK_TEXT_BYTES: usize = 4 << 20;
 
-/// Method by which a session is identified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum SessionSource {
-    /// Matched by the history of its requests.
-    #[default]
-    History,
-    /// The path prefix `/s/{session}`.
-    Path,
-    /// Named by the header `x-hookgate-session`.
-    Header,
-    /// The field `session_id` of Code Assist.
-    CodeAssist,
-    /// Named by a header of the agent, such as `x-claude-code-session-id`.
-    AgentHeader,
-    /// Named by a field in the body of another API, such as `prompt_cache_key`.
-    Body,
-    /// The id in events that the agent reports.
-    Reported,
-}
-
-impl SessionSource {
-    /// Returns the value for the API and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::History => "history",
-            Self::Path => "path",
-            Self::Header => "header",
-            Self::CodeAssist => "code_assist",
-            Self::AgentHeader => "agent_header",
-            Self::Body => "body",
-            Self::Reported => "reported",
-        }
+named_enum! {
+    /// Method by which a session is identified.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+    pub enum SessionSource {
+        /// Matched by the history of its requests.
+        #[default]
+        History = "history",
+        /// The path prefix `/s/{session}`.
+        Path = "path",
+        /// Named by the header `x-hookgate-session`.
+        Header = "header",
+        /// The field `session_id` of Code Assist.
+        CodeAssist = "code_assist",
+        /// Named by a header of the agent, such as `x-claude-code-session-id`.
+        AgentHeader = "agent_header",
+        /// Named by a field in the body of another API, such as `prompt_cache_key`.
+        Body = "body",
+        /// The id in events that the agent reports.
+        Reported = "reported",
     }
 }
 

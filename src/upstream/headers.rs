@@ -317,30 +317,6 @@ mod tests {
     }
 
     #[test]
-    fn only_headers_on_the_allow_list_go_upstream() {
-        let agent = agent(&[
-            ("x-goog-api-key", "K"),
-            ("user-agent", "GeminiCLI"),
-            ("cookie", "c"),
-            ("x-http-method-override", "GET"),
-            ("x-hookgate-session", "s"),
-            ("x-forwarded-for", "1.2.3.4"),
-            ("x-goog-fieldmask", "candidates.finishReason"),
-            ("x-goog-upload-protocol", "resumable"),
-        ]);
-        let out = request_headers(
-            &agent,
-            Vendor::Google,
-            None,
-            None,
-            ResponseUse::PassedThrough,
-        );
-        let mut names: Vec<&str> = out.keys().map(HeaderName::as_str).collect();
-        names.sort_unstable();
-        assert_eq!(names, ["accept-encoding", "user-agent", "x-goog-api-key"]);
-    }
-
-    #[test]
     fn gzip_is_asked_for_if_the_agent_accepts_it() {
         for (accepted, expected) in [
             ("gzip", "gzip"),

@@ -27,44 +27,29 @@ pub struct RuleView {
     pub remarks: Vec<RuleRemark>,
 }
 
-/// A remark about a policy or hook.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RuleRemark {
-    /// Its last proof failed.
-    NotProven,
-    /// Some of its runs in the last 24 hours failed.
-    Failing,
-    /// It could deny something but lets it pass when it fails.
-    FailsOpen,
-    /// It fails closed, and the config has no case that proves it.
-    WithoutProof,
-    /// It has not run since the start of the process.
-    NeverAsked,
-    /// It ran, but never decided or edited anything.
-    NeverActed,
-    /// Its mode is `observe`.
-    Observes,
-    /// A switch of the config disables it.
-    Disabled,
-    /// Its last proof succeeded.
-    Proven,
-}
-
-impl RuleRemark {
-    /// Returns the remark in words.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NotProven => "not proven",
-            Self::Failing => "failing",
-            Self::FailsOpen => "fails open",
-            Self::WithoutProof => "without a proof",
-            Self::NeverAsked => "never run",
-            Self::NeverActed => "never acted",
-            Self::Observes => "only observes",
-            Self::Disabled => "disabled",
-            Self::Proven => "proven",
-        }
+named_enum! {
+    /// A remark about a policy or hook.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum RuleRemark {
+        /// Its last proof failed.
+        NotProven = "not proven",
+        /// Some of its runs in the last 24 hours failed.
+        Failing = "failing",
+        /// It could deny something but lets it pass when it fails.
+        FailsOpen = "fails open",
+        /// It fails closed, and the config has no case that proves it.
+        WithoutProof = "without a proof",
+        /// It has not run since the start of the process.
+        NeverAsked = "never run",
+        /// It ran, but never decided or edited anything.
+        NeverActed = "never acted",
+        /// Its mode is `observe`.
+        Observes = "only observes",
+        /// A switch of the config disables it.
+        Disabled = "disabled",
+        /// Its last proof succeeded.
+        Proven = "proven",
     }
 }
 

@@ -241,8 +241,10 @@ fn comment_blocks(file: &Source, marker: &str) -> Vec<(usize, String)> {
 
 #[test]
 fn type_names_are_defined_once() {
+    // An indented enum is that of a macro call.
     let definition =
-        Regex::new(r"(?m)^(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|type|union) (\w+)").unwrap();
+        r"(?m)^(?:(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|type|union)| +pub.* enum) (\w+)";
+    let definition = Regex::new(definition).unwrap();
     let mut files: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
     for file in all_sources() {
         let package = file.path.split("src/").next().unwrap_or_default();

@@ -317,6 +317,7 @@ async fn gateway_with_hook(upstream: &Upstream, command: &str, on_failure: &str)
 async fn a_failed_hook_fails_open_or_closed_as_configured() {
     for (command, cause) in [
         ("no-such-program-here", "exit code 127 (not found)"),
+        ("exit 126", "exit code 126 (not executable)"),
         ("exit 3", "exit code 3"),
         ("kill -9 $$", "terminated by signal 9"),
         ("sleep 600", "timed out"),

@@ -25,18 +25,20 @@ pub struct AdminUser {
     pub roles: BTreeSet<AdminRole>,
 }
 
-/// A role of users of the admin API and the console.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum AdminRole {
-    /// Sees names, decisions, sizes and times.
-    Viewer,
-    /// Also sees kept content of requests and responses.
-    Investigator,
-    /// May also reload the config and run hooks in trials.
-    Operator,
+named_enum! {
+    /// A role of users of the admin API and the console.
+    #[derive(
+        Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    )]
+    #[serde(rename_all = "lowercase")]
+    pub enum AdminRole {
+        /// Sees names, decisions, sizes and times.
+        Viewer = "viewer",
+        /// Also sees kept content of requests and responses.
+        Investigator = "investigator",
+        /// May also reload the config and run hooks in trials.
+        Operator = "operator",
+    }
 }
 
 /// Lifetime of logins to the console.
@@ -50,20 +52,6 @@ pub struct LoginSettings {
     /// Time without a request after which a login ends.
     #[serde(with = "DurationText")]
     pub idle: Duration,
-}
-
-impl AdminRole {
-    /// All roles, the least first.
-    pub const ALL: [Self; 3] = [Self::Viewer, Self::Investigator, Self::Operator];
-
-    /// Returns the name in the config.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Viewer => "viewer",
-            Self::Investigator => "investigator",
-            Self::Operator => "operator",
-        }
-    }
 }
 
 impl Default for LoginSettings {

@@ -20,61 +20,43 @@ impl From<IgnoredEdit> for Diagnostic {
     }
 }
 
-/// Machine-readable kind of a [`Diagnostic`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DiagnosticCode {
-    /// Standard output was text, not JSON; it became a `systemMessage`.
-    PlainText,
-    /// Text on standard output has a line with a JSON object that looks like an output.
-    ObjectInText,
-    /// Standard output was JSON, but not an object.
-    NonObjectJson,
-    /// Output that begins as JSON and is not one valid, unambiguous document, or
-    /// is not UTF-8.
-    MalformedOutput,
-    /// A `decision` or `permissionDecision` that is not one of the known values.
-    UnknownDecision,
-    /// A field of the wrong type was ignored.
-    WrongType,
-    /// An unusable `llm_response` was ignored.
-    MalformedResponse,
-    /// An edit that cannot be applied was dropped.
-    EditDropped,
-    /// A key that is unknown, or has no effect on the event, was ignored.
-    UnknownKey,
-    /// A tail tool call, which a gateway cannot run.
-    TailToolCall,
-    /// No output within the timeout.
-    Timeout,
-    /// The hook failed to start or ended in failure.
-    Failed,
-    /// The last proof of the hook failed, so it was not called.
-    Unproven,
-    /// The hook's condition could not be evaluated, so the hook ran.
-    Condition,
+named_enum! {
+    /// Machine-readable kind of a [`Diagnostic`].
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum DiagnosticCode {
+        /// Standard output was text, not JSON; it became a `systemMessage`.
+        PlainText = "plain_text",
+        /// Text on standard output has a line with a JSON object that looks like an output.
+        ObjectInText = "object_in_text",
+        /// Standard output was JSON, but not an object.
+        NonObjectJson = "non_object_json",
+        /// Output that begins as JSON and is not one valid, unambiguous document, or
+        /// is not UTF-8.
+        MalformedOutput = "malformed_output",
+        /// A `decision` or `permissionDecision` that is not one of the known values.
+        UnknownDecision = "unknown_decision",
+        /// A field of the wrong type was ignored.
+        WrongType = "wrong_type",
+        /// An unusable `llm_response` was ignored.
+        MalformedResponse = "malformed_response",
+        /// An edit that cannot be applied was dropped.
+        EditDropped = "edit_dropped",
+        /// A key that is unknown, or has no effect on the event, was ignored.
+        UnknownKey = "unknown_key",
+        /// A tail tool call, which a gateway cannot run.
+        TailToolCall = "tail_tool_call",
+        /// No output within the timeout.
+        Timeout = "timeout",
+        /// The hook failed to start or ended in failure.
+        Failed = "failed",
+        /// The last proof of the hook failed, so it was not called.
+        Unproven = "unproven",
+        /// The hook's condition could not be evaluated, so the hook ran.
+        Condition = "condition",
+    }
 }
 
 impl DiagnosticCode {
-    /// Returns the code in logs and explanations.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::PlainText => "plain_text",
-            Self::ObjectInText => "object_in_text",
-            Self::NonObjectJson => "non_object_json",
-            Self::MalformedOutput => "malformed_output",
-            Self::UnknownDecision => "unknown_decision",
-            Self::WrongType => "wrong_type",
-            Self::MalformedResponse => "malformed_response",
-            Self::EditDropped => "edit_dropped",
-            Self::UnknownKey => "unknown_key",
-            Self::TailToolCall => "tail_tool_call",
-            Self::Timeout => "timeout",
-            Self::Failed => "failed",
-            Self::Unproven => "unproven",
-            Self::Condition => "condition",
-        }
-    }
-
     /// Returns a diagnostic of this kind.
     pub fn with(self, detail: impl Into<String>) -> Diagnostic {
         Diagnostic {

@@ -24,27 +24,18 @@ pub struct HookResult {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// End of a hook's run (hook protocol, section 3), worst last.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum HookStatus {
-    /// Success, with or without output.
-    #[default]
-    Ok,
-    /// Refusal by exit code.
-    Block,
-    /// Failure of the hook itself.
-    Failed,
-}
-
-impl HookStatus {
-    /// Returns the label in metrics and explanations.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Block => "block",
-            Self::Failed => "failed",
-        }
+named_enum! {
+    /// End of a hook's run (hook protocol, section 3), worst last.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum HookStatus {
+        /// Success, with or without output.
+        #[default]
+        Ok = "ok",
+        /// Refusal by exit code.
+        Block = "block",
+        /// Failure of the hook itself.
+        Failed = "failed",
     }
 }
 

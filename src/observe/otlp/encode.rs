@@ -12,13 +12,15 @@ const SEVERITY_NUMBER_INFO: u8 = 9;
 const STATUS_CODE_ERROR: u8 = 2;
 const FLAG_SAMPLED: u8 = 1;
 
-/// Kind of the exported telemetry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signal {
-    /// Spans, sent to `/v1/traces`.
-    Traces,
-    /// Log records, sent to `/v1/logs`.
-    Logs,
+named_enum! {
+    /// Kind of the exported telemetry.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Signal {
+        /// Spans, sent to `/v1/traces`.
+        Traces = "traces",
+        /// Log records, sent to `/v1/logs`.
+        Logs = "logs",
+    }
 }
 
 /// Attributes of a span, a log record or a resource.
@@ -72,16 +74,6 @@ pub struct LogRecord {
 #[derive(Debug)]
 pub(super) struct Envelope {
     prefix: String,
-}
-
-impl Signal {
-    /// Returns the name in URLs, logs and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Traces => "traces",
-            Self::Logs => "logs",
-        }
-    }
 }
 
 impl Attributes {

@@ -282,69 +282,39 @@ impl EventDecision<'_> {
     }
 }
 
-/// The action of policies and hooks on a call; of several, the last in this order counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ExchangeAction {
-    /// Request and response are unchanged.
-    Pass,
-    /// The request or the response was edited.
-    Edit,
-    /// A hook answered instead of the model.
-    Respond,
-    /// The request or the response was denied.
-    Deny,
-    /// The call was denied and the session stopped.
-    Stop,
-    /// The call ended with an error of hookgate's own.
-    Error,
-}
-
-impl ExchangeAction {
-    /// Returns the name in logs, metrics and headers.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::Edit => "edit",
-            Self::Respond => "respond",
-            Self::Deny => "deny",
-            Self::Stop => "stop",
-            Self::Error => "error",
-        }
+named_enum! {
+    /// The action of policies and hooks on a call; of several, the last in this order counts.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum ExchangeAction {
+        /// Request and response are unchanged.
+        Pass = "pass",
+        /// The request or the response was edited.
+        Edit = "edit",
+        /// A hook answered instead of the model.
+        Respond = "respond",
+        /// The request or the response was denied.
+        Deny = "deny",
+        /// The call was denied and the session stopped.
+        Stop = "stop",
+        /// The call ended with an error of hookgate's own.
+        Error = "error",
     }
 }
 
-/// Outcome of sending the body of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ExchangeEnd {
-    /// The agent disconnected before the end.
-    #[serde(rename = "client_disconnected")]
-    Disconnected,
-    /// The body was sent to its end.
-    Complete,
-    /// Upstream broke off, or its response could not be parsed.
-    Truncated,
-    /// Shutdown aborted the request.
-    Aborted,
-}
-
-impl ExchangeEnd {
-    /// Every possible end, the usual one first.
-    pub const ALL: [Self; 4] = [
-        Self::Complete,
-        Self::Truncated,
-        Self::Disconnected,
-        Self::Aborted,
-    ];
-
-    /// Returns the name in logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Disconnected => "client_disconnected",
-            Self::Complete => "complete",
-            Self::Truncated => "truncated",
-            Self::Aborted => "aborted",
-        }
+named_enum! {
+    /// Outcome of sending the body of a response.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum ExchangeEnd {
+        /// The body was sent to its end.
+        Complete = "complete",
+        /// Upstream broke off, or its response could not be parsed.
+        Truncated = "truncated",
+        /// The agent disconnected before the end.
+        #[serde(rename = "client_disconnected")]
+        Disconnected = "client_disconnected",
+        /// Shutdown aborted the request.
+        Aborted = "aborted",
     }
 }

@@ -72,21 +72,23 @@ pub struct TraceFilter {
     since_ms: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FilterKey {
-    Caller,
-    Session,
-    Dialect,
-    Request,
-    Model,
-    Verdict,
-    Since,
-    Rule,
-    Tool,
-    Would,
-    Edited,
-    Error,
-    Ended,
+named_enum! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) enum FilterKey {
+        Caller = "caller",
+        Session = "session",
+        Dialect = "dialect",
+        Request = "request",
+        Model = "model",
+        Verdict = "verdict",
+        Since = "since",
+        Rule = "rule",
+        Tool = "tool",
+        Would = "would",
+        Edited = "edited",
+        Error = "error",
+        Ended = "ended",
+    }
 }
 
 /// Error of parsing a filter of the live trace.
@@ -312,26 +314,8 @@ impl TraceFilter {
 
 impl FilterKey {
     fn parse(name: &str) -> Option<Self> {
-        let mut keys = FILTER_KEYS.iter().map(|(key, _)| *key);
+        let mut keys = Self::ALL.into_iter();
         keys.find(|key| key.as_str() == name)
-    }
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Caller => "caller",
-            Self::Session => "session",
-            Self::Dialect => "dialect",
-            Self::Request => "request",
-            Self::Model => "model",
-            Self::Verdict => "verdict",
-            Self::Since => "since",
-            Self::Rule => "rule",
-            Self::Tool => "tool",
-            Self::Would => "would",
-            Self::Edited => "edited",
-            Self::Error => "error",
-            Self::Ended => "ended",
-        }
     }
 }
 

@@ -59,6 +59,12 @@ async fn a_path_is_matched_without_normalization() {
 
         assert_not_forwarded(&upstream, &answer, (403, "UNKNOWN_PATH"), path);
     }
+    for session in [".", ".."] {
+        let path = format!("/s/{session}/v1beta/models/m:generateContent");
+        let answer = Raw::post(gateway.agents, &path, JSON_HEADER, body.as_bytes()).await;
+
+        assert_not_forwarded(&upstream, &answer, (400, "BAD_SESSION"), &path);
+    }
 }
 
 #[tokio::test]
@@ -212,6 +218,7 @@ async fn only_headers_on_the_allow_list_are_forwarded() {
         "{JSON_HEADER}x-goog-api-key: K\r\nx-goog-fieldmask: candidates.finishReason\r\n\
          x-goog-upload-protocol: raw\r\nx-goog-request-params: model=other\r\n\
          x-goog-ext-1-bin: AA==\r\nx-forwarded-host: other\r\nforwarded: host=other\r\n\
+         x-forwarded-for: 192.0.2.1\r\n\
          cookie: a=b\r\nte: trailers\r\nupgrade: h2c\r\n\
          range: bytes=0-1\r\nif-none-match: x\r\ngrpc-timeout: 1S\r\nuser-agent: a\u{e9}b\r\n"
     );

@@ -52,6 +52,7 @@ async fn the_session_id_comes_from_the_path_or_a_header() {
 
     let by_path = gate
         .agent()
+        .sending("x-hookgate-session", "from-header")
         .post(&format!("/s/from-path{path}"), body.clone())
         .await;
     assert_eq!(gate.json("hook.json")["session_id"], "from-path");

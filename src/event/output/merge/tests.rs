@@ -1,60 +1,6 @@
-use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::event::{BeforeTool, EventDefinition, EventName};
-
-fn any_output() -> impl Strategy<Value = HookOutput> {
-    let decision = prop::sample::select(vec!["allow", "ask", "deny", "nonsense"]);
-    (decision, prop::option::of(any::<bool>())).prop_map(|(decision, r#continue)| {
-        let fields = json!({"decision": decision, "continue": r#continue, "reason": "r"});
-        HookOutput::read(fields.as_object().unwrap().clone(), EventName::BeforeTool).0
-    })
-}
-
-fn action(outputs: &[HookOutput]) -> crate::event::Action {
-    BeforeTool::action(&merge_outputs(outputs, BeforeTool::HONOURS).0)
-}
-
-proptest! {
-    #[test]
-    fn the_order_of_hooks_never_changes_the_action(mut outputs in prop::collection::vec(any_output(), 0..6)) {
-        let forward = action(&outputs);
-        outputs.reverse();
-        prop_assert_eq!(forward, action(&outputs));
-    }
-
-    #[test]
-    fn another_hook_never_loosens_a_verdict(outputs in prop::collection::vec(any_output(), 0..6), extra in any_output()) {
-        let before = action(&outputs);
-        let mut more = outputs;
-        more.push(extra);
-        prop_assert!(before <= action(&more));
-    }
-}
-
-#[test]
-fn a_malformed_response_is_dropped_with_a_diagnostic() {
-    let fields = json!({"hookSpecificOutput": {"llm_response": {"candidates": 5}}});
-    let (output, _) = HookOutput::read(fields.as_object().unwrap().clone(), EventName::BeforeModel);
-
-    let (merged, diagnostics) = merge_outputs(&[output], &[OutputPart::SyntheticResponse]);
-
-    assert_eq!(merged, HookOutput::default());
-    assert_eq!(diagnostics[0].code, DiagnosticCode::MalformedResponse);
-}
-
-#[test]
-fn a_selection_without_a_mode_has_mode_auto() {
-    let fields = json!({"hookSpecificOutput": {"toolConfig": {"allowedFunctionNames": ["a"]}}});
-    let event = EventName::BeforeToolSelection;
-    let (output, _) = HookOutput::read(fields.as_object().unwrap().clone(), event);
-
-    let (merged, _) = merge_outputs(&[output], &[OutputPart::ToolSelection]);
-
-    let expected = json!({"mode": "AUTO", "allowedFunctionNames": ["a"]});
-    assert_eq!(merged.specific("toolConfig"), Some(&expected));
-}
 
 #[test]
 fn a_denial_keeps_only_a_response_of_a_hook_that_denies() {
