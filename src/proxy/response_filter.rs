@@ -46,7 +46,7 @@ pub(super) async fn run<'a>(
     } else {
         filter_whole(turn, &mut buffer, answer).await?
     };
-    output.usage = buffer.usage.clone();
+    output.usage.clone_from(&buffer.usage);
     if let Break(refusal) = filtered {
         return Ok(Break(Some(refuse(turn, buffer, output, refusal)?)));
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::{
-    dialect::{self, Api, Dialect, ResponseDocument},
+    dialect::{self, Api, Dialect, DialectError, ResponseDocument},
     recording::RecordedExchange,
     upstream::sse::SseReader,
 };
@@ -79,20 +79,21 @@ pub(super) fn called_tools(dialect: &str, body: &[u8]) -> Vec<String> {
 
 /// Returns the parts of a whole answer; `None` if it cannot be read.
 fn parts(api: &str, body: Bytes) -> Option<Vec<AnswerPart>> {
-    read_parts(api, body, |dialect, events| {
-        dialect::read_stream(dialect, events).ok()
-    })
+    read_parts(api, body, dialect::read_stream)
 }
 
 /// Reads the chunks of a stream.
-type ReadStream = fn(&dyn Dialect, Vec<Bytes>) -> Option<Vec<ResponseDocument>>;
+type ReadStream = fn(&dyn Dialect, Vec<Bytes>) -> Result<Vec<ResponseDocument>, DialectError>;
 
 /// Returns the chunks of a stream, up to the first one that cannot be read.
-fn read_beginning(dialect: &dyn Dialect, events: Vec<Bytes>) -> Option<Vec<ResponseDocument>> {
+fn read_beginning(
+    dialect: &dyn Dialect,
+    events: Vec<Bytes>,
+) -> Result<Vec<ResponseDocument>, DialectError> {
     let mut reader = dialect.chunk_reader();
     let events = events.into_iter();
     let chunks = events.map_while(|event| reader.read(event).ok());
-    Some(chunks.flatten().collect())
+    Ok(chunks.flatten().collect())
 }
 
 fn read_parts(api: &str, body: Bytes, read: ReadStream) -> Option<Vec<AnswerPart>> {
@@ -129,13 +130,13 @@ fn documents(
         Some(b'[') => {
             let closed = || dialect::elements(&[body.as_ref(), b"]"].concat().into());
             let elements = dialect::elements(&body).or_else(|_| closed());
-            read(dialect, elements.ok()?)
+            read(dialect, elements.ok()?).ok()
         }
         _ => {
             let mut events = SseReader::new(MAX_EVENT_BYTES);
             let mut data = events.push(&body).ok()?;
             data.extend(events.finish().ok()?);
-            read(dialect, data)
+            read(dialect, data).ok()
         }
     }
 }

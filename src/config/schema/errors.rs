@@ -76,7 +76,7 @@ impl SchemaError<'_> {
         let mut hint = did_you_mean(key, known.map(|(name, _)| name.as_str()));
         let hook = hook_label(self.value, &field);
         let what = if self.keys_are_events() {
-            hint = self.foreign_event(key).unwrap_or(hint);
+            hint = Self::foreign_event(key).unwrap_or(hint);
             format!("event `{key}`")
         } else {
             format!("key `{}`", field_name(&field))
@@ -86,7 +86,7 @@ impl SchemaError<'_> {
     }
 
     /// Returns the advice for an event of another protocol.
-    fn foreign_event(&self, name: &str) -> Option<String> {
+    fn foreign_event(name: &str) -> Option<String> {
         protocol::ALL.iter().find_map(|protocol| {
             let mut aliases = protocol.settings_format()?.events.iter();
             let event = aliases.find(|alias| alias.name == name)?.event;
