@@ -51,8 +51,11 @@ pub(super) fn same_beginning(before: &RecordedExchange, after: &RecordedExchange
     if old.starts_with(&new) || new.starts_with(&old) {
         return true;
     }
-    let [old, new] =
-        [old, new].map(|body| read_parts(&before.dialect, body.into(), read_beginning));
+    let [old, new] = [old, new].map(|body| {
+        read_parts(&before.dialect, body.into(), |dialect, events| {
+            Ok(read_beginning(dialect, events))
+        })
+    });
     let (Some(old), Some(new)) = (old, new) else {
         return true;
     };
@@ -86,14 +89,11 @@ fn parts(api: &str, body: Bytes) -> Option<Vec<AnswerPart>> {
 type ReadStream = fn(&dyn Dialect, Vec<Bytes>) -> Result<Vec<ResponseDocument>, DialectError>;
 
 /// Returns the chunks of a stream, up to the first one that cannot be read.
-fn read_beginning(
-    dialect: &dyn Dialect,
-    events: Vec<Bytes>,
-) -> Result<Vec<ResponseDocument>, DialectError> {
+fn read_beginning(dialect: &dyn Dialect, events: Vec<Bytes>) -> Vec<ResponseDocument> {
     let mut reader = dialect.chunk_reader();
     let events = events.into_iter();
     let chunks = events.map_while(|event| reader.read(event).ok());
-    Ok(chunks.flatten().collect())
+    chunks.flatten().collect()
 }
 
 fn read_parts(api: &str, body: Bytes, read: ReadStream) -> Option<Vec<AnswerPart>> {
