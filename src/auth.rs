@@ -35,8 +35,8 @@ pub use self::{
     jwt::JwksError,
     mtls::PeerCertificate,
     quota::{
-        CallerInFlightGuard, LimitsMode, LossMode, MAX_RESERVED_OUTPUT, QuotaExceeded, RequestCost,
-        SharedLimits, SyncQueue, limit_keys, limit_script,
+        CallerInFlightGuard, LimitRefusal, LimitsMode, LossMode, MAX_RESERVED_OUTPUT,
+        QuotaExceeded, RequestCost, SharedLimits, SyncQueue, limit_keys, limit_script,
     },
     token_usage::UsageReader,
 };

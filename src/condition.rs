@@ -8,9 +8,8 @@
 
 pub use cel_condition::{Condition, EvalError, StaticResult};
 use cel_condition::{ConditionError, FactSource, FactValue, ValueType, Variable, VariableField};
-use serde_json::{Map, Value as Json};
 
-use crate::event::EventName;
+use crate::event::{Context, Event, EventName};
 
 /// The variables that conditions may use.
 const VARIABLES: &[Variable] = &[
@@ -83,16 +82,12 @@ pub fn analyze(condition: &Condition, event: EventName) -> StaticResult {
 pub struct Facts<'a> {
     /// Name of the event.
     pub event: EventName,
+    /// Base fields of the event.
+    pub context: &'a Context,
     /// The model call, if the event is about one.
     pub request: Option<RequestFacts>,
-    /// The tool call, if the event is about one.
-    pub tool: Option<ToolFacts<'a>>,
-    /// The user's prompt, if the event is about one.
-    pub prompt: Option<&'a str>,
-    /// Session of the agent.
-    pub session: SessionFacts<'a>,
-    /// The caller that sent the request.
-    pub caller: CallerFacts<'a>,
+    /// The event with its own fields, unless it is a model call.
+    pub source: Option<Event<'a>>,
 }
 
 /// Facts of a model call.
@@ -114,38 +109,16 @@ pub struct RequestFacts {
     pub max_output_tokens: Option<i64>,
 }
 
-/// Facts of a tool call.
-#[derive(Debug, Clone, Copy)]
-pub struct ToolFacts<'a> {
-    /// Name of the tool as on the wire.
-    pub name: &'a str,
-    /// Arguments of the call.
-    pub input: &'a Map<String, Json>,
-}
-
-/// Facts of a session.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SessionFacts<'a> {
-    /// Id that the agent chose, or a random one.
-    pub id: &'a str,
-    /// True if the agent named the session.
-    pub named: bool,
-}
-
-/// Facts of a caller.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct CallerFacts<'a> {
-    /// The key of [`crate::event::Caller`].
-    pub key: &'a str,
-    /// Name in the config; empty without `auth`.
-    pub name: &'a str,
-    /// `User-Agent` header of the request.
-    pub agent: &'a str,
-}
-
 impl FactSource for Facts<'_> {
     fn fact(&self, variable: &str, field: &str) -> Option<FactValue<'_>> {
-        let request = self.request.as_ref();
+        let (request, context) = (self.request.as_ref(), self.context);
+        let (tool, prompt) = match self.source {
+            Some(Event::BeforeTool(event)) => (Some((&event.tool_name, &event.tool_input)), None),
+            Some(Event::AfterTool(event)) => (Some((&event.tool_name, &event.tool_input)), None),
+            Some(Event::BeforeAgent(event)) => (None, Some(&event.prompt)),
+            Some(Event::AfterAgent(event)) => (None, Some(&event.prompt)),
+            _ => (None, None),
+        };
         Some(match (variable, field) {
             ("event", _) => FactValue::String(self.event.as_str()),
             ("request", "model") => FactValue::String(&request?.model),
@@ -155,14 +128,14 @@ impl FactSource for Facts<'_> {
             ("request", "contents") => FactValue::Int(int(request?.contents)),
             ("request", "tools") => FactValue::Strings(&request?.tools),
             ("request", "max_output_tokens") => FactValue::Int(request?.max_output_tokens?),
-            ("tool", "name") => FactValue::String(self.tool?.name),
-            ("tool", "input") => FactValue::Object(self.tool?.input),
-            ("prompt", _) => FactValue::String(self.prompt?),
-            ("session", "id") => FactValue::String(self.session.id),
-            ("session", "named") => FactValue::Bool(self.session.named),
-            ("caller", "key") => FactValue::String(self.caller.key),
-            ("caller", "name") => FactValue::String(self.caller.name),
-            ("caller", "agent") => FactValue::String(self.caller.agent),
+            ("tool", "name") => FactValue::String(tool?.0),
+            ("tool", "input") => FactValue::Object(tool?.1),
+            ("prompt", _) => FactValue::String(prompt?),
+            ("session", "id") => FactValue::String(&context.session_id),
+            ("session", "named") => FactValue::Bool(context.session_named),
+            ("caller", "key") => FactValue::String(&context.caller.key),
+            ("caller", "name") => FactValue::String(&context.caller.name),
+            ("caller", "agent") => FactValue::String(&context.caller.agent),
             _ => return None,
         })
     }

@@ -13,7 +13,7 @@ use thiserror::Error;
 
 pub use self::reason::ErrorReason;
 use crate::{
-    auth::{AuthError, QuotaExceeded},
+    auth::{AuthError, LimitRefusal, QuotaExceeded},
     dialect::{Dialect, DialectError, RequestLineError},
     error_chain::{error_chain, with_sources},
     event::Reason,
@@ -293,17 +293,17 @@ impl From<BytesRejection> for ApiError {
 
 impl From<QuotaExceeded> for ApiError {
     fn from(exceeded: QuotaExceeded) -> Self {
-        let reason = match exceeded {
-            QuotaExceeded::Rate { .. } => ErrorReason::RateLimitExceeded,
-            QuotaExceeded::Tokens { .. } | QuotaExceeded::TokensReserved { .. } => {
+        let reason = match exceeded.refusal {
+            LimitRefusal::Rate(_) => ErrorReason::RateLimitExceeded,
+            LimitRefusal::TokensSpent(_) | LimitRefusal::TokensReserved => {
                 ErrorReason::TokenQuotaExceeded
             }
-            QuotaExceeded::Concurrency { .. } => ErrorReason::ConcurrencyLimitExceeded,
-            QuotaExceeded::Unavailable { .. } => ErrorReason::LimitsUnavailable,
+            LimitRefusal::Calls => ErrorReason::ConcurrencyLimitExceeded,
+            LimitRefusal::Unavailable => ErrorReason::LimitsUnavailable,
         };
         let error = Self::new(reason, exceeded.to_string());
         // Reserved tokens are released when their calls end, and spent ones the next day.
-        let is_reserved = matches!(exceeded, QuotaExceeded::TokensReserved { .. });
+        let is_reserved = exceeded.refusal == LimitRefusal::TokensReserved;
         Self {
             is_temporary: error.is_temporary || is_reserved,
             ..error.with_retry_after(exceeded.retry_after())

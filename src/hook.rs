@@ -38,12 +38,9 @@ pub use self::{
     trace::{EventTrace, HookExecution, HookTrace, RunTrace, Tracer},
 };
 use crate::{
-    config::{BUILTIN, KnownMethod, ProtocolShape, Registry},
-    dialect::{self, FieldSpec, MethodSpec, RequestField},
+    config::{BUILTIN, Registry},
     mutex::Mutex,
-    policy,
-    protocol::{self, Protocol},
-    transport,
+    policy, transport,
 };
 
 /// The names that a config may refer to.
@@ -51,45 +48,8 @@ pub fn registry() -> Registry {
     let transports = transport::ALL.iter().map(|(name, _)| *name);
     Registry {
         transports: transports.chain([BUILTIN]).collect(),
-        directory_variables: transport::DIRECTORY_VARIABLES,
-        protocols: protocol::ALL.iter().map(protocol_shape).collect(),
         policies: policy::shapes(),
         formats: [policy::FORMATS, &[condition_eval::FORMAT]].concat(),
-        methods: dialect::methods()
-            .map(known_method)
-            .chain(dialect::FIELDS.iter().map(known_field))
-            .collect(),
         schemas: Mutex::default(),
-    }
-}
-
-fn protocol_shape(protocol: &&dyn Protocol) -> ProtocolShape {
-    ProtocolShape {
-        name: protocol.name(),
-        folder: protocol.settings_folder(),
-        settings: protocol.settings_format(),
-    }
-}
-
-fn known_method(row: &MethodSpec) -> KnownMethod {
-    KnownMethod {
-        name: row.name,
-        upstream: row.api.upstream(),
-        never: row.access.refusal(),
-        needs_stored_response: row.names_response(),
-        has_uninspected_answers: row.answers_with_uninspected_text(),
-    }
-}
-
-const fn known_field(field: &FieldSpec) -> KnownMethod {
-    KnownMethod {
-        name: field.name,
-        upstream: field.api.upstream(),
-        never: field.access.refusal(),
-        needs_stored_response: matches!(
-            field.kind,
-            RequestField::PreviousResponse | RequestField::Background
-        ),
-        has_uninspected_answers: false,
     }
 }

@@ -23,7 +23,7 @@ mod usage_scanner;
 
 pub use self::{
     bundle_status::{BundleStatus, BundleStatuses},
-    export_failures::{Export, ExportFailure},
+    export_failures::{AUDIT_SINK, ExportFailure},
     log::{InvalidFilter, LogGuard, init},
     metrics::{Metrics, ReloadOutcome, bundles::BundleFetch},
     model_reader::ModelReader,

@@ -41,6 +41,18 @@ pub const ALL: &[&dyn Protocol] = &[
     &codex::CodexProtocol,
 ];
 
+/// Variables with the directory of the hooks, by the names that hooks of several
+/// agents read. It is the operator's directory, never one of a request: commands
+/// such as `$GEMINI_PROJECT_DIR/guard.sh` rely on it.
+pub const DIRECTORY_VARIABLES: &[&str] = &[
+    "GEMINI_PROJECT_DIR",
+    "TERMINAI_PROJECT_DIR",
+    "TABNINE_PROJECT_DIR",
+    "LLXPRT_PROJECT_DIR",
+    "CLAUDE_PROJECT_DIR",
+    "GEMINI_CWD",
+];
+
 /// Returns the protocol named `name`.
 pub fn find(name: &str) -> Option<&'static dyn Protocol> {
     let mut all = ALL.iter().copied();

@@ -142,7 +142,7 @@ async fn run(
     mut request: ModelRequest,
     mut output: Output,
 ) -> Result<Option<Reply>, ApiError> {
-    let mut turn = TurnState::new(&context, &request);
+    let mut turn = TurnState::new(&context, &request)?;
     let reply = run_stages(&mut turn, &mut request, &mut output).await;
     if reply.is_err() {
         // Of a reply, the session is saved before the agent receives it.

@@ -18,6 +18,7 @@ mod gateway;
 mod name_replay;
 mod name_rules;
 mod progress;
+mod recorded_inputs;
 mod redaction;
 mod replay_sink;
 mod replayer;

@@ -23,13 +23,12 @@ mod session_request;
 mod state;
 mod store;
 mod transcript;
-mod yield_budget;
 
 pub use self::{
     checkout::Session,
     conversation::{Conversation, Item, Prompt},
     conversation_cache::ConversationCache,
-    fingerprint::{Fingerprint, FingerprintBuildHasher, FingerprintHasher, Fingerprinter},
+    fingerprint::{Fingerprint, Fingerprinter},
     lookup::Sessions,
     response_fingerprint::{ResponseFingerprinter, ResponseSummary},
     session_key::SessionKey,
@@ -37,5 +36,4 @@ pub use self::{
     state::{ItemNote, MAX_HOOK_TEXT_BYTES, MAX_KNOWN_ITEMS, SessionSource, SessionState},
     store::{MemoryStore, RedisStore, SessionStore},
     transcript::{TranscriptRequest, TranscriptResponse, Transcripts},
-    yield_budget::YieldBudget,
 };

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
+use serde::Serializer;
 
 /// Formats a point in time with milliseconds.
 pub fn rfc3339(time: Timestamp) -> String {
@@ -13,6 +14,15 @@ pub fn rfc3339(time: Timestamp) -> String {
 pub fn rfc3339_ms(milliseconds: u64) -> String {
     let milliseconds = i64::try_from(milliseconds).unwrap_or(i64::MAX);
     rfc3339(Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::MAX))
+}
+
+/// Serializes milliseconds since the Unix epoch as text.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+pub(crate) fn as_time<S: Serializer>(milliseconds: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&rfc3339_ms(*milliseconds))
 }
 
 /// Formats the current time, as hooks receive it.

@@ -23,7 +23,6 @@ pub use self::{
     hook_call::{HookCall, Transport},
     process_slots::ProcessSlots,
     recorded_runs::{RecordedRuns, RequestRuns, RunKey},
-    shell::DIRECTORY_VARIABLES,
 };
 
 /// Constructor of a transport, which starts nothing.

@@ -89,7 +89,7 @@ impl Upstream {
         let old = old.and_then(|old| Some(&old.fallback.as_ref()?.endpoint));
         let fallback = config.fallback.as_ref().map(|fallback| {
             let endpoint = endpoint(&fallback.url, format!("{name}.fallback"), old)?;
-            metrics.create_fallback(name);
+            metrics.upstream_fallbacks.with([name.into()]);
             let credential = fallback.credential.clone();
             Ok::<_, UpstreamError>(FallbackEndpoint {
                 endpoint,
@@ -174,8 +174,8 @@ impl Upstream {
             ..outgoing
         };
         let on_second = || {
-            let name = &self.primary.circuit_breaker.name;
-            self.metrics.record_fallback(name);
+            let name = self.primary.circuit_breaker.name.clone();
+            self.metrics.upstream_fallbacks.with([name.into()]).inc();
             on_attempt("fallback");
         };
         fallback

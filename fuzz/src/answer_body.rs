@@ -3,19 +3,21 @@
 
 use bytes::Bytes;
 use hookgate::{
-    dialect::{self, FunctionCall, MergedChunks, PartialCalls, ResponseDocument},
+    dialect::{self, FunctionCall, PartialCalls, ResponseDocument},
     model::ResponseMutation,
 };
 use serde_json::json;
 
 pub fn run(bytes: &[u8]) {
     let bytes = Bytes::copy_from_slice(bytes);
-    let is_response = |element: &Bytes| ResponseDocument::parse(element.clone()).is_ok();
     if let Ok(elements) = dialect::elements(&bytes)
-        && elements.iter().all(is_response)
-        && let Ok(merged) = MergedChunks::parse(&elements)
+        && let Ok(chunks) = elements
+            .into_iter()
+            .map(ResponseDocument::parse)
+            .collect::<Result<_, _>>()
+        && let Ok(merged) = ResponseDocument::merge(chunks)
     {
-        reread(merged.response);
+        reread(merged.to_bytes());
     }
     let Ok(answer) = ResponseDocument::parse(bytes.clone()) else {
         return;

@@ -345,8 +345,11 @@ fn context(
         timestamp: text("timestamp")?.unwrap_or_else(utc_timestamp),
         caller,
         call: None,
-        // One that is no text is absent.
-        sub_agent: text("agent_id").unwrap_or_default(),
+        // One that is no text, or an empty one, is absent.
+        sub_agent: text("agent_id")
+            .unwrap_or_default()
+            .filter(|id| !id.is_empty()),
+        computer_use: None,
         trace: trace_context(snapshot.audit.as_deref(), &head.headers),
     })
 }

@@ -129,7 +129,7 @@ impl AuditLog {
     /// sent until they are accepted, or until shortly after `shutdown`.
     pub fn start(&self, tasks: &TaskTracker, shutdown: &CancellationToken) {
         if let Some(exporter) = &self.exporter {
-            exporter.exporter.start(tasks);
+            exporter.start(tasks);
         }
         let Some(file) = &self.file else {
             return;
@@ -284,7 +284,7 @@ impl AuditLog {
     /// not exported.
     pub fn start_trace(&self, traceparent: Option<&str>) -> Trace {
         match &self.exporter {
-            Some(exporter) if exporter.exporter.exports_traces() => otlp::start_trace(traceparent),
+            Some(exporter) if exporter.traces.is_some() => otlp::start_trace(traceparent),
             _ => Trace::default(),
         }
     }

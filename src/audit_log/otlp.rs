@@ -6,6 +6,7 @@ use std::{borrow::Cow, sync::Arc, time::SystemTime};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, de::Error};
+use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::{
@@ -21,17 +22,21 @@ use crate::{
     event::{HookStatus, Trace},
     observe::{
         Metrics,
-        otlp::{Attributes, Exporter, LogRecord, Span, SpanKind},
+        otlp::{Attributes, LogRecord, Signal, SignalQueue, Span, SpanKind},
     },
     service_client::ClientError,
     timestamp::whole_milliseconds,
 };
 
-/// Exports the records of a log to one collector.
+/// Exports the records of a log to one collector. After it is dropped, queued items are still sent
+/// for two seconds.
 #[derive(Debug)]
 pub(super) struct RecordExporter {
     pub(super) settings: OtlpSettings,
-    pub(super) exporter: Exporter,
+    /// Queue of spans, if they are exported.
+    pub(super) traces: Option<SignalQueue>,
+    /// Queue of log records, if they are exported.
+    logs: Option<SignalQueue>,
     pub(super) rejected_requests: RecordRateLimiter,
     /// Drops the content of lines.
     content_mask: SinkMask,
@@ -62,9 +67,11 @@ impl RecordExporter {
         settings: &OtlpSettings,
         metrics: &Arc<Metrics>,
     ) -> Result<Self, ClientError> {
+        let queue = |signal| SignalQueue::new(settings, signal, Arc::clone(metrics));
         Ok(Self {
             settings: settings.clone(),
-            exporter: Exporter::new(settings, metrics)?,
+            traces: settings.traces.then(|| queue(Signal::Traces)).transpose()?,
+            logs: settings.logs.then(|| queue(Signal::Logs)).transpose()?,
             rejected_requests: RecordRateLimiter::default(),
             content_mask: SinkMask {
                 drop: CONTENT_FIELDS.map(str::to_owned).to_vec(),
@@ -73,55 +80,63 @@ impl RecordExporter {
         })
     }
 
+    /// Starts sending, unless it was started before.
+    pub(super) fn start(&self, tasks: &TaskTracker) {
+        for queue in [&self.traces, &self.logs].into_iter().flatten() {
+            queue.start(tasks);
+        }
+    }
+
     /// Queues the spans of a record for export. Does not block.
     pub(super) fn export_spans(&self, record: &AuditRecord) {
-        if !self.exporter.exports_traces() {
+        let Some(traces) = &self.traces else {
             return;
-        }
+        };
         match record {
-            AuditRecord::Event(event) => self.export_event(event),
-            AuditRecord::Outcome(outcome) => self.exporter.record_span(&call_span(outcome)),
+            AuditRecord::Event(event) => export_event(traces, event),
+            AuditRecord::Outcome(outcome) => traces.push(call_span(outcome).to_json()),
             _ => (),
         }
     }
 
     /// Queues lines, each with its line break, for export without content. Does not block.
     pub(super) fn export_lines(&self, lines: &[u8]) {
-        if !self.exporter.exports_logs() {
+        let Some(logs) = &self.logs else {
             return;
-        }
+        };
         let lines = lines.split(|byte| *byte == b'\n');
         for record in lines.filter_map(|line| log_record(&self.content_mask, line)) {
-            self.exporter.record_log(&record);
+            logs.push(record.to_json());
         }
     }
+}
 
-    fn export_event(&self, event: &EventRecord) {
-        // An event of a call is a child of the call's span; a reported one has the span
-        // of its own request.
-        let trace = match (event.trace.is_enabled(), event.origin) {
-            (false, _) => start_trace(None),
-            (true, "reported") => event.trace,
-            (true, _) => event.trace.child(new_span_id()),
-        };
-        let subject = event.subject.as_deref().unwrap_or_default();
-        self.exporter.record_span(&Span {
-            trace,
-            name: event.event.as_str().to_owned(),
-            kind: SpanKind::Internal,
-            started: event.time.started,
-            ended: event.time.ended,
-            attributes: request_attributes(&event.request, &event.session, &event.caller.name)
-                .text("hookgate.event", event.event.as_str())
-                .text("hookgate.origin", event.origin)
-                .text("hookgate.subject", subject)
-                .text("hookgate.verdict", event.verdict.as_str())
-                .number("hookgate.chunks", event.chunks),
-            failed: false,
-        });
-        for hook in &event.hooks {
-            self.exporter.record_span(&hook_span(hook, trace));
-        }
+fn export_event(traces: &SignalQueue, event: &EventRecord) {
+    // An event of a call is a child of the call's span; a reported one has the span
+    // of its own request.
+    let trace = match (event.trace.is_enabled(), event.origin) {
+        (false, _) => start_trace(None),
+        (true, "reported") => event.trace,
+        (true, _) => event.trace.child(new_span_id()),
+    };
+    let subject = event.subject.as_deref().unwrap_or_default();
+    let span = Span {
+        trace,
+        name: event.event.as_str().to_owned(),
+        kind: SpanKind::Internal,
+        started: event.time.started,
+        ended: event.time.ended,
+        attributes: request_attributes(&event.request, &event.session, &event.caller.name)
+            .text("hookgate.event", event.event.as_str())
+            .text("hookgate.origin", event.origin)
+            .text("hookgate.subject", subject)
+            .text("hookgate.verdict", event.verdict.as_str())
+            .number("hookgate.chunks", event.chunks),
+        failed: false,
+    };
+    traces.push(span.to_json());
+    for hook in &event.hooks {
+        traces.push(hook_span(hook, trace).to_json());
     }
 }
 

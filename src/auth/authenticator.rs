@@ -134,7 +134,9 @@ impl Authenticator {
             (Err(error), Some(address)) => Err(state.throttle.failed(address, error)),
             (found, _) => found,
         };
-        let found = found.inspect_err(|error| metrics.record_auth_failure(error.as_str()))?;
+        let found = found.inspect_err(|error| {
+            metrics.auth_failures.with([error.as_str().into()]).inc();
+        })?;
         let Some(principal) = found else {
             return Ok(Identity::anonymous(&keys, user_agent, self.session_scope()));
         };

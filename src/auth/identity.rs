@@ -68,6 +68,13 @@ impl Principal {
     }
 }
 
+impl Allowance {
+    fn count_request(&self, outcome: &'static str) {
+        let labels = [self.principal.label.to_string().into(), outcome.into()];
+        self.metrics.caller_requests.with(labels).inc();
+    }
+}
+
 impl Identity {
     /// Creates the identity of an anonymous caller, whose conversations are kept apart
     /// by its credentials for the model API.
@@ -141,8 +148,7 @@ impl Identity {
         }
         let exceeded = entered.as_ref().err();
         let outcome = exceeded.map_or("accepted", QuotaExceeded::as_str);
-        let metrics = &allowance.metrics;
-        metrics.record_caller_request(&allowance.principal.label, outcome);
+        allowance.count_request(outcome);
         entered.map(Some)
     }
 
@@ -170,7 +176,8 @@ impl Identity {
             if let Some(call) = &call {
                 call.spend(tokens, SystemTime::now());
             }
-            metrics.record_caller_tokens(&label, tokens);
+            let caller = label.to_string().into();
+            metrics.caller_tokens.with([caller]).inc_by(tokens);
         }))
     }
 
@@ -206,12 +213,8 @@ impl Identity {
         let Some(call) = call else {
             return Ok(());
         };
-        let principal = &allowance.principal;
-        let admitted = call.admit_again(&principal.grant, now).await;
-        admitted.inspect_err(|exceeded| {
-            let metrics = &allowance.metrics;
-            metrics.record_caller_request(&principal.label, exceeded.as_str());
-        })
+        let admitted = call.admit_again(&allowance.principal.grant, now).await;
+        admitted.inspect_err(|exceeded| allowance.count_request(exceeded.as_str()))
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) use self::caller_quota::{CallerCall, Quota, SharedQuota};
 use self::caller_usage::MAX_CALLERS;
 pub use self::{
     caller_quota::{CallerInFlightGuard, RequestCost},
-    exceeded::QuotaExceeded,
+    exceeded::{LimitRefusal, QuotaExceeded},
     limit_script::{keys as limit_keys, limit_script},
     recent_outputs::MAX_RESERVED_OUTPUT,
     shared_limits::{LimitsMode, LossMode, SharedLimits},

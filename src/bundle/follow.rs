@@ -176,8 +176,11 @@ impl BundleFollower<'_> {
         let created = in_use.map_or(0, |bundle| bundle.bundle().manifest().created.as_second());
         let status = self.app.resources.bundles.get(&self.origin.name);
         let metrics = &self.app.resources.metrics;
-        metrics.record_bundle_fetch(&self.origin.name, outcome);
+        let name = || self.origin.name.clone().into();
+        let labels = [name(), outcome.as_str().into()];
+        metrics.bundle_fetches.with(labels).inc();
+        metrics.bundle_created.with([name()]).set(created);
         let is_current = i64::from(status.error().is_none());
-        metrics.set_bundle(&self.origin.name, created, is_current);
+        metrics.bundle_is_current.with([name()]).set(is_current);
     }
 }

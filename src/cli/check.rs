@@ -174,9 +174,8 @@ fn print_hosted_tools(config: &Config) {
         return;
     }
     for field in dialect::FIELDS {
-        let mut upstreams = config.upstreams.iter();
-        let is_configured = upstreams.any(|(upstream, _)| upstream == field.api.upstream());
-        if field.kind == RequestField::HostedTool && is_configured {
+        let upstream = config.upstreams.get(field.api.upstream());
+        if field.kind == RequestField::HostedTool && upstream.is_some() {
             print_error(&format!("note: `{}` {}", field.name, field.why()));
         }
     }

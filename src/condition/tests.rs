@@ -3,22 +3,19 @@
 use serde_json::json;
 
 use super::*;
+use crate::event::{BeforeAgent, BeforeTool, Caller};
 
-fn facts(event: EventName) -> Facts<'static> {
-    Facts {
-        event,
-        request: None,
-        tool: None,
-        prompt: None,
-        session: SessionFacts {
-            id: "laptop-7",
-            named: true,
+fn context() -> Context {
+    Context {
+        session_id: "laptop-7".to_owned(),
+        session_named: true,
+        caller: Caller {
+            key: "ab12".to_owned(),
+            name: "team-a".to_owned(),
+            agent: "GeminiCLI/0.61".to_owned(),
+            ..Caller::default()
         },
-        caller: CallerFacts {
-            key: "ab12",
-            name: "team-a",
-            agent: "GeminiCLI/0.61",
-        },
+        ..Context::default()
     }
 }
 
@@ -38,8 +35,10 @@ fn every_fact_of_a_model_call_has_its_value() {
         max_output_tokens: Some(100),
     };
     let facts = Facts {
+        event: EventName::BeforeModel,
+        context: &context(),
         request: Some(request),
-        ..facts(EventName::BeforeModel)
+        source: None,
     };
     for text in [
         r#"event == "BeforeModel""#,
@@ -61,18 +60,21 @@ fn every_fact_of_a_model_call_has_its_value() {
 
 #[test]
 fn every_fact_of_a_tool_call_and_of_a_prompt_has_its_value() {
-    let input = json!({ "command": "rm -rf /" });
-    let tool = Facts {
-        tool: Some(ToolFacts {
-            name: "run_shell_command",
-            input: input.as_object().unwrap(),
-        }),
-        ..facts(EventName::BeforeTool)
+    let context = context();
+    let facts = |event, source| Facts {
+        event,
+        context: &context,
+        request: None,
+        source: Some(source),
     };
-    let prompt = Facts {
-        prompt: Some("Hello"),
-        ..facts(EventName::BeforeAgent)
+    let input =
+        json!({ "tool_name": "run_shell_command", "tool_input": { "command": "rm -rf /" } });
+    let call: BeforeTool = serde_json::from_value(input).unwrap();
+    let tool = facts(EventName::BeforeTool, Event::BeforeTool(&call));
+    let prompt = BeforeAgent {
+        prompt: "Hello".to_owned(),
     };
+    let prompt = facts(EventName::BeforeAgent, Event::BeforeAgent(&prompt));
 
     let about_tool = r#"tool.name == "run_shell_command" && tool.input.command == "rm -rf /""#;
     assert_eq!(evaluate(about_tool, &tool), Ok(true));

@@ -147,7 +147,7 @@ impl Config {
 
         let mut config: Self = loader.deserialize()?;
         config.override_addresses(overrides, &mut shown);
-        loader.check_upstreams(&config, registry);
+        loader.check_upstreams(&config);
         loader.check_listeners(&mut config);
         loader.check_admin_users(&config.admin);
         loader.warn_of_missing_keys(&config.auth, &config.upstreams);
@@ -162,7 +162,7 @@ impl Config {
         loader.resolve_paths(&mut config);
         loader.merge_hooks(blocks, &mut config);
         loader.fail_if_problems()?;
-        loader.warn_of_missing_programs(&config, registry);
+        loader.warn_of_missing_programs(&config);
         loader.check_layers(&config)?;
         (config.version, config.files) = (version, loader.watched_files());
         config.warnings = loader.warnings;

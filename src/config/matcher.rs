@@ -40,6 +40,19 @@ impl Matcher {
         is_alternation && alternatives.any(|alternative| alternative.trim() != alternative)
     }
 
+    /// Checks whether it is a permission rule of Claude Code, such as `Bash(rm *)`.
+    pub(crate) fn is_permission_rule(&self) -> bool {
+        let rule = self.text.strip_suffix(')');
+        let Some((tool, specifier)) = rule.and_then(|rule| rule.split_once('(')) else {
+            return false;
+        };
+        let is_name = |char: char| char.is_alphanumeric() || char == '_';
+        !tool.is_empty()
+            && tool.chars().all(is_name)
+            && specifier.contains([' ', ':', '/'])
+            && !specifier.contains(['?', '['])
+    }
+
     /// Parses `text` as a JavaScript regular expression. Never fails: an invalid one is
     /// a glob or a literal. A valid one that cannot be translated matches everything,
     /// since a guard that runs too often is safer than one that never runs. Both

@@ -5,23 +5,17 @@ use std::{any::TypeId, collections::HashMap, sync::Arc};
 use jsonschema::Validator;
 use serde_json::Value;
 
-use crate::{event::SettingsFormat, mutex::Mutex};
+use crate::mutex::Mutex;
 
-/// The transports, protocols, policies, formats and methods that a config may name.
+/// The transports, policies and formats that a config may name.
 #[derive(Debug, Default)]
 pub struct Registry {
     /// Allowed values of a hook's `type`.
     pub transports: Vec<&'static str>,
-    /// Variables of hook processes with the directory of the hooks.
-    pub directory_variables: &'static [&'static str],
-    /// Allowed values of a hook file's `protocol`.
-    pub protocols: Vec<ProtocolShape>,
     /// Allowed values of `policy`, with their settings.
     pub policies: Vec<PolicyShape>,
     /// Checks for the custom values of `format` in schemas.
     pub formats: Vec<Format>,
-    /// The methods of the model APIs, and fields of requests.
-    pub methods: Vec<KnownMethod>,
     /// The schemas of documents that use these names, once they were compiled.
     pub schemas: CompiledSchemas,
 }
@@ -34,17 +28,6 @@ pub type CompiledSchemas = Mutex<HashMap<TypeId, Arc<Result<CompiledSchema, Stri
 pub struct CompiledSchema {
     pub(super) value: Value,
     pub(super) validator: Validator,
-}
-
-/// Name and settings files of a hook protocol.
-#[derive(Debug, Clone, Copy)]
-pub struct ProtocolShape {
-    /// The name of the protocol.
-    pub name: &'static str,
-    /// The folder of its settings files, such as `.claude`; `None` if it is the default.
-    pub folder: Option<&'static str>,
-    /// The format of its settings files; `None` for that of gemini-cli.
-    pub settings: Option<&'static SettingsFormat>,
 }
 
 /// Name and settings of a policy.
@@ -64,20 +47,4 @@ pub struct Format {
     /// Validates a text. The error completes a sentence that begins with the
     /// name of the setting.
     pub check: fn(&str) -> Result<(), String>,
-}
-
-/// A method of a model API such as `files.create`, or a field such as `responses.state`.
-#[derive(Debug, Clone, Copy)]
-pub struct KnownMethod {
-    /// The name of the method.
-    pub name: &'static str,
-    /// Name in the config of the API that has the method.
-    pub upstream: &'static str,
-    /// Reason why the method can never be allowed, if so. Completes a sentence that begins
-    /// with the method's name.
-    pub never: Option<&'static str>,
-    /// True if it has no effect unless the model API stores responses.
-    pub needs_stored_response: bool,
-    /// True if its answers hold a model's text although only its requests are inspected.
-    pub has_uninspected_answers: bool,
 }

@@ -60,7 +60,8 @@ pub(super) async fn log_in(
             ([(header::SET_COOKIE, cookie)], Redirect::to(next)).into_response()
         }
         Err(error) => {
-            app.resources.metrics.record_auth_failure(error.as_str());
+            let failures = &app.resources.metrics.auth_failures;
+            failures.with([error.as_str().into()]).inc();
             rejected_login(error, next)
         }
     }

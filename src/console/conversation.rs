@@ -19,6 +19,7 @@ use super::format::bytes;
 use crate::{
     dialect::Api,
     observe::trace::{CallRecord, MaskedBody, StoredContent},
+    timestamp::rfc3339_ms,
 };
 
 /// Characters of one text that are shown.
@@ -46,7 +47,7 @@ pub(super) fn conversation(call: &CallRecord, content: &StoredContent) -> Markup
         .is_some_and(|detail| detail.answer_diff.is_some())
         && !call.has_edited_answer();
     html! {
-        p { "Kept because: " (reason_text(content)) ", until " (content.until) ". Secrets and personal "
+        p { "Kept because: " (reason_text(content)) ", until " (rfc3339_ms(content.until_ms)) ". Secrets and personal "
             "data were masked before it was kept." }
         div.columns {
             section {

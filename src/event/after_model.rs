@@ -47,15 +47,14 @@ impl EventDefinition for AfterModel {
     }
 
     fn apply(&mut self, output: &HookOutput) {
-        let edit = output.specific("llm_response");
-        if let Some(edit) = edit.and_then(ResponseMutation::read) {
+        if let Some(edit) = output.response_edit() {
             self.llm_response.apply(&edit);
         }
     }
 
     fn evaluate(merged: &HookOutput) -> Self::Verdict {
         FlowVerdict::evaluate(merged, || {
-            ResponseMutation::read(merged.specific("llm_response")?)
+            merged.response_edit().filter(|edit| !edit.is_empty())
         })
     }
 }

@@ -139,11 +139,16 @@ pub fn tool_response(response: Value, media: Vec<Value>) -> ToolResponse {
         other => other,
     };
     let display = text_of(&content);
-    let content = if media.is_empty() {
-        content
-    } else {
-        let text = std::iter::once(json!({ "text": display }));
-        Value::Array(text.chain(media).collect())
+    let content = match content {
+        content if media.is_empty() => content,
+        Value::Array(mut parts) => {
+            parts.extend(media);
+            Value::Array(parts)
+        }
+        _ => {
+            let text = std::iter::once(json!({ "text": display }));
+            Value::Array(text.chain(media).collect())
+        }
     };
     shown.insert("llmContent".to_owned(), content);
     shown.insert("returnDisplay".to_owned(), Value::String(display));

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{name::EventName, trace::Trace};
+use crate::dialect::ComputerUse;
 
 /// Base fields of an event, and its origin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct Context {
     pub call: Option<CallContext>,
     /// Id of the sub-agent, if the agent names one.
     pub sub_agent: Option<String>,
+    /// Computer use, if the agent's request offers it. Hidden from hooks.
+    pub computer_use: Option<ComputerUse>,
 }
 
 /// Caller of a request, as far as it is known.

@@ -2,6 +2,7 @@
 
 mod added_context;
 mod diagnostic;
+mod edits;
 mod hook_output;
 mod hook_result;
 mod merge;

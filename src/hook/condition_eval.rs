@@ -2,10 +2,7 @@
 
 use super::tool_matcher::ToolMatcher;
 use crate::{
-    condition::{
-        self, CallerFacts, Condition, EvalError, Facts, RequestFacts, SessionFacts, StaticResult,
-        ToolFacts,
-    },
+    condition::{self, Condition, EvalError, Facts, RequestFacts, StaticResult},
     config::{Format, Problem, When},
     dialect::{self, Call, DialectError, Document, Operation},
     event::{Context, Event, EventName, MatcherSubject, RuleId},
@@ -144,7 +141,15 @@ impl<'a> ConditionContext<'a> {
         let facts = self.facts.get_or_insert_with(|| {
             let request = request_of(subject);
             *is_unreadable = request.is_err();
-            facts(event, context, subject, request.unwrap_or_default())
+            Facts {
+                event,
+                context,
+                request: request.unwrap_or_default(),
+                source: match subject {
+                    ConditionSubject::Call { .. } => None,
+                    ConditionSubject::Event(event) => Some(event),
+                },
+            }
         });
         let result = if *is_unreadable && condition.uses("request") {
             Err(EvalError::Unreadable)
@@ -163,40 +168,6 @@ impl<'a> ConditionContext<'a> {
             true
         })
     }
-}
-
-fn facts<'a>(
-    event: EventName,
-    context: &'a Context,
-    subject: ConditionSubject<'a>,
-    request: Option<RequestFacts>,
-) -> Facts<'a> {
-    let mut facts = Facts {
-        event,
-        request,
-        tool: None,
-        prompt: None,
-        session: SessionFacts {
-            id: &context.session_id,
-            named: context.session_named,
-        },
-        caller: CallerFacts {
-            key: &context.caller.key,
-            name: &context.caller.name,
-            agent: &context.caller.agent,
-        },
-    };
-    if let ConditionSubject::Event(event) = subject {
-        let tool = |name, input| Some(ToolFacts { name, input });
-        match event {
-            Event::BeforeTool(event) => facts.tool = tool(&event.tool_name, &event.tool_input),
-            Event::AfterTool(event) => facts.tool = tool(&event.tool_name, &event.tool_input),
-            Event::BeforeAgent(event) => facts.prompt = Some(&event.prompt),
-            Event::AfterAgent(event) => facts.prompt = Some(&event.prompt),
-            _ => (),
-        }
-    }
-    facts
 }
 
 /// Returns the facts of the model call of an event, if it has one.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::condition_eval::build;
 use crate::{
-    condition::{self, StaticResult},
-    config::{Config, HookSpec, PolicySpec, Problem},
+    condition::{self, Condition, StaticResult},
+    config::{Config, PolicySpec, Problem},
     event::EventName,
     policy,
 };
@@ -29,21 +29,42 @@ pub fn warnings(config: &Config) -> Vec<Problem> {
 
 /// Settings of policies without an effect, or with another one than intended.
 fn policy_lints(config: &Config) -> Vec<Problem> {
-    let builtin = config.enabled_hooks().filter_map(HookSpec::as_policy);
-    let policies = config
-        .policies
-        .iter()
-        .chain(&config.caller_policies)
-        .cloned();
-    let problems = policies.chain(builtin).filter_map(|spec| {
-        let message = format!("policy `{}`", spec.label());
-        let (_, policy) = policy::build(&spec.policy, spec.settings.0).ok()?;
-        Some(Problem::at(
-            &spec.span,
-            format!("{message}: {}", policy.lint()?),
-        ))
+    let hooks = config.hooks.iter().flat_map(|(event, groups)| {
+        let hooks = groups.iter().flat_map(|group| &group.hooks);
+        hooks.filter_map(|hook| Some((*event, hook.as_policy()?)))
+    });
+    let hooks: Vec<(EventName, PolicySpec)> = hooks.collect();
+    let shared_events = |event: EventName, spec: &PolicySpec| {
+        let counts_with = |other: &PolicySpec| {
+            spec.policy == "request_limits"
+                && (&other.policy, &other.name) == (&spec.policy, &spec.name)
+        };
+        let others = hooks.iter().filter(|(_, other)| counts_with(other));
+        let others = others.map(|(event, _)| *event);
+        others.chain([event]).collect::<Vec<EventName>>()
+    };
+    let builtin = hooks.iter();
+    let builtin = builtin.map(|(event, spec)| (shared_events(*event, spec), spec));
+    let policies = config.policies.iter().chain(&config.caller_policies);
+    let policies = policies.map(|spec| (possible_events(spec), spec));
+    let problems = policies.chain(builtin).filter_map(|(events, spec)| {
+        let (_, policy) = policy::build(&spec.policy, spec.settings.0.clone()).ok()?;
+        let message = format!("policy `{}`: {}", spec.label(), policy.lint(&events)?);
+        Some(Problem::at(&spec.span, message))
     });
     problems.collect()
+}
+
+/// Returns the events of a policy on which its condition may be true.
+fn possible_events(spec: &PolicySpec) -> Vec<EventName> {
+    let events = policy::find(&spec.policy).map_or(&[][..], |kind| kind.events);
+    let condition = spec.when.as_ref();
+    let condition = condition.and_then(|when| build(when, events).ok());
+    let is_false =
+        |condition: &Condition, event| condition::analyze(condition, event) == StaticResult::False;
+    let is_possible =
+        |event: &EventName| !condition.as_ref().is_some_and(|one| is_false(one, *event));
+    events.iter().copied().filter(is_possible).collect()
 }
 
 /// Events with hooks that are not derived from model calls.
@@ -81,15 +102,15 @@ fn excess_processes(config: &Config) -> Option<Problem> {
 
 /// The condition of a `tool_guard` that excludes the calls of tools in answers.
 fn uninspected_calls(spec: &PolicySpec) -> Option<Problem> {
-    let kind = policy::find(&spec.policy).filter(|kind| kind.name == "tool_guard")?;
     let when = spec.when.as_ref()?;
-    let condition = build(when, kind.events).ok()?;
-    let is_excluded = condition::analyze(&condition, EventName::AfterModel) == StaticResult::False;
+    if spec.policy != "tool_guard" || possible_events(spec).contains(&EventName::AfterModel) {
+        return None;
+    }
     let label = spec.label();
     let message = format!(
         "policy `{label}`: `when` is always false on AfterModel, so calls of tools in answers are not inspected"
     );
-    is_excluded.then(|| Problem::at(&when.span, message))
+    Some(Problem::at(&when.span, message))
 }
 
 /// The variables of a policy's condition that some of its events do not have.

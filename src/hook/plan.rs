@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     condition::EvalError,
-    config::{FailureMode, HookView},
+    config::FailureMode,
     dialect::Detail,
     event::{DiagnosticCode, EventName, EventOrigin, HookRun, RuleId, SkipReason},
     observe::recorder::PlanSummary,
@@ -80,7 +80,7 @@ impl Plan {
     /// Returns whether a hook receives the document.
     pub fn shows_document(&self) -> bool {
         let mut hooks = self.all_hooks();
-        hooks.any(|hook| hook.spec.view == HookView::Document)
+        hooks.any(|hook| hook.spec.document)
     }
 
     /// Returns whether a locked bundle has hooks on the event that run after others.

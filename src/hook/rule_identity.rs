@@ -52,11 +52,17 @@ pub(super) fn hook_definition(spec: &HookSpec) -> RuleDefinition {
     if let Some(policy) = spec.as_policy() {
         return policy_definition(&policy);
     }
+    // Recordings hold these words.
+    let form = if spec.document {
+        "Document"
+    } else {
+        "StableForm"
+    };
     let transport = json!([
         spec.protocol,
         spec.timeout.as_millis().to_string(),
         spec.on_failure,
-        format!("{:?} {:?}", spec.view, spec.system_messages),
+        format!("{form} {:?}", spec.system_messages),
         spec.context,
     ]);
     definition(&spec.kind, &transport, &spec.settings.0)

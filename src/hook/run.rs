@@ -10,11 +10,11 @@ use tokio::time::{Instant, timeout};
 
 use super::{outcome::hook_run, plan::Plan, table::Hook};
 use crate::{
-    config::{FailureMode, HookView, SystemMessages},
+    config::{FailureMode, SystemMessages},
     dialect::{self, DialectError, ResponseDocument},
     event::{
-        AfterModel, Context, DiagnosticCode, EventKind, EventName, HookResult, HookRun, HookStatus,
-        InputExtras,
+        AfterModel, Context, DiagnosticCode, Event, EventKind, EventName, HookOutput, HookResult,
+        HookRun, HookStatus, InputExtras,
     },
     model::CachedRequest,
     observe::recorder::{ExchangeEvent, Recorder},
@@ -112,7 +112,7 @@ fn encode_inputs<E: EventKind>(
         let spec = &hook.spec;
         let form = (
             hook.protocol.name(),
-            spec.view,
+            spec.document,
             spec.system_messages,
             spec.context,
             shown.event().subject(),
@@ -136,10 +136,7 @@ fn encode<E: EventKind>(
     document: Option<&RawValue>,
 ) -> Bytes {
     let extras = InputExtras {
-        document: match hook.spec.view {
-            HookView::Document => document,
-            HookView::StableForm => None,
-        },
+        document: document.filter(|_| hook.spec.document),
         hookgate: hook.spec.context.then(|| scope.context.gateway_context()),
     };
     hook.protocol.write(scope.context, event.as_event(), extras)
@@ -203,6 +200,12 @@ async fn call<E: EventKind>(
     };
     hook.protocol
         .interpret(&mut result, shown.event().as_event());
+    if let Event::AfterModel(event) = shown.event().as_event()
+        && result.output.ignores_edited_text(&event.llm_response)
+    {
+        let ignored = DiagnosticCode::WrongType.with("llm_response.text");
+        result.diagnostics.push(ignored);
+    }
     if is_live {
         if fails_closed {
             result.fail_closed(&hook.name, E::NAME);
@@ -212,12 +215,7 @@ async fn call<E: EventKind>(
     if let Some(arguments) = arguments {
         restore_arguments::<E>(hook, arguments, &mut result);
     }
-    if let Some(request) = shown.original.llm_request() {
-        if hook.spec.system_messages == SystemMessages::Shown && !request.begins_with_system() {
-            result.output.extract_system_message();
-        }
-        result.output.record_removed_system(request);
-    }
+    read_edits(hook, shown.original, &mut result.output);
     if hook.is_locked {
         result.output.mark_locked();
     }
@@ -264,6 +262,22 @@ fn restore_arguments<E: EventKind>(
         result.status = HookStatus::Failed;
         result.diagnostics.push(DiagnosticCode::Failed.with(cause));
         result.fail_closed(&hook.name, E::NAME);
+    }
+}
+
+/// Reads what the edits of a hook change about the event.
+fn read_edits<E: EventKind>(hook: &Hook, event: &E, output: &mut HookOutput) {
+    if let Some(request) = event.llm_request() {
+        if hook.spec.system_messages == SystemMessages::Shown && !request.lists_system_texts() {
+            output.extract_system_message();
+        }
+        output.compare_with_request(request);
+    }
+    if let Event::AfterModel(event) = event.as_event() {
+        output.compare_with_response(&event.llm_response);
+    }
+    if let Some(arguments) = event.tool_input() {
+        output.compare_with_arguments(arguments);
     }
 }
 

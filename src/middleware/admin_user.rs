@@ -47,7 +47,8 @@ pub async fn identify_admin_user(
             response
         }
         Err(error) => {
-            app.resources.metrics.record_auth_failure(error.as_str());
+            let failures = &app.resources.metrics.auth_failures;
+            failures.with([error.as_str().into()]).inc();
             auth_error(error).into_response()
         }
     }

@@ -3,40 +3,35 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use serde::Serialize;
+use utoipa::ToSchema;
 
-use crate::mutex::Mutex;
+use crate::{mutex::Mutex, timestamp::rfc3339};
 
-/// Data that leaves this process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Export {
-    /// Lines of the decision log for its HTTP sink.
-    AuditSink,
-    /// Spans for the collector.
-    Traces,
-    /// Log records for the collector.
-    Logs,
-}
+/// Export of lines of the decision log to its HTTP sink. Others are named by their signal.
+pub const AUDIT_SINK: &str = "audit_sink";
 
-/// Last failed attempt to send.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Failed attempt to send lines, spans or log records.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = ExportFailureView)]
 pub struct ExportFailure {
-    /// Time of the attempt.
-    pub time: Timestamp,
+    /// Time of the attempt: RFC 3339 in UTC.
+    pub time: String,
     /// Reason why it failed.
     pub error: String,
     /// True if no attempt has succeeded since.
     pub is_current: bool,
 }
 
-/// Last failed attempts of all exports.
+/// Last failed attempts of all exports, by the name of the export.
 #[derive(Debug, Default)]
-pub struct ExportFailures(Mutex<BTreeMap<Export, ExportFailure>>);
+pub struct ExportFailures(Mutex<BTreeMap<&'static str, ExportFailure>>);
 
 impl ExportFailures {
     /// Keeps the reason why an attempt to send failed.
-    pub fn keep(&self, export: Export, error: String) {
+    pub fn keep(&self, export: &'static str, error: String) {
         let failure = ExportFailure {
-            time: Timestamp::now(),
+            time: rfc3339(Timestamp::now()),
             error,
             is_current: true,
         };
@@ -44,14 +39,14 @@ impl ExportFailures {
     }
 
     /// Marks the last failure of an export as over.
-    pub fn end(&self, export: Export) {
-        if let Some(failure) = self.0.lock().get_mut(&export) {
+    pub fn end(&self, export: &str) {
+        if let Some(failure) = self.0.lock().get_mut(export) {
             failure.is_current = false;
         }
     }
 
     /// Returns the last failed attempt of an export since the start.
-    pub fn last(&self, export: Export) -> Option<ExportFailure> {
-        self.0.lock().get(&export).cloned()
+    pub fn last(&self, export: &str) -> Option<ExportFailure> {
+        self.0.lock().get(export).cloned()
     }
 }

@@ -1,34 +1,24 @@
 //! Prometheus metrics. Names, labels and help texts of all of them are in this file.
 
 pub(super) mod bundles;
-mod errors;
-mod exports;
 mod initial_series;
-mod shadow;
-mod upstreams;
+mod labelled;
 
-use std::{borrow::Cow, collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use prometheus_client::{
     encoding::text,
-    metrics::{
-        counter::Counter,
-        family::Family,
-        gauge::Gauge,
-        histogram::{Histogram, exponential_buckets},
-    },
+    metrics::{counter::Counter, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
 use serde::Serialize;
 
+use self::labelled::Labelled;
 use super::{export_failures::ExportFailures, kept_series::KeptSeries};
 use crate::{
     event::{EventName, HookStatus},
     mutex::Mutex,
 };
-
-/// Names and values of the labels of a series.
-type Labels<const COUNT: usize> = [(&'static str, Cow<'static, str>); COUNT];
 
 /// Declares [`Metrics`] and registers its fields: `help`, field, type and name; the
 /// registry puts `hookgate_` before the name. An expression after the name replaces
@@ -75,31 +65,35 @@ macro_rules! metrics {
 
 metrics! {
     /// Requests answered, by operation, status and action.
-    requests: Family<Labels<3>, Counter> = "requests";
+    requests: Labelled<Counter, 3> = "requests", Labelled::new(["operation", "status", "action"]);
     /// Time from a request's head to the end of its response.
-    request_duration: Family<Labels<1>, Histogram> = "request_duration_seconds", duration_histograms();
+    request_duration: Labelled<Histogram, 1> = "request_duration_seconds",
+        Labelled::durations(["operation"]);
     /// Errors of hookgate's own that agents received, by reason.
-    errors: Family<Labels<1>, Counter> = "errors";
+    pub errors: Labelled<Counter, 1> = "errors", Labelled::new(["reason"]);
     /// Hook runs, by event, hook and status.
-    hook_runs: Family<Labels<3>, Counter> = "hook_runs";
+    hook_runs: Labelled<Counter, 3> = "hook_runs", Labelled::new(["event", "hook", "status"]);
     /// Duration of hook runs, by event and hook.
-    hook_duration: Family<Labels<2>, Histogram> = "hook_duration_seconds", duration_histograms();
+    hook_duration: Labelled<Histogram, 2> = "hook_duration_seconds",
+        Labelled::durations(["event", "hook"]);
     /// Response chunks handed to hooks.
-    chunks: Counter = "chunks";
+    pub chunks: Counter = "chunks";
     /// Events that hooks denied or stopped.
-    denials: Family<Labels<1>, Counter> = "denials";
+    pub denials: Labelled<Counter, 1> = "denials", Labelled::new(["event"]);
     /// Result of the last proof of a guard: 1 if it succeeded, 0 if it failed.
-    guard_proven: Family<Labels<1>, Gauge> = "guard_proven";
+    guard_proven: Labelled<Gauge, 1> = "guard_proven", Labelled::new(["hook"]);
     /// Version of the config in use.
-    config_info: Family<Labels<1>, Gauge> = "config_info";
+    config_info: Labelled<Gauge, 1> = "config_info", Labelled::new(["revision"]);
     /// Config reloads, by outcome.
-    config_reloads: Family<Labels<1>, Counter> = "config_reloads";
+    config_reloads: Labelled<Counter, 1> = "config_reloads", Labelled::new(["outcome"]);
     /// Requests for bundles, by outcome.
-    bundle_fetches: Family<Labels<2>, Counter> = "bundle_fetches";
+    pub bundle_fetches: Labelled<Counter, 2> = "bundle_fetches",
+        Labelled::new(["bundle", "outcome"]);
     /// Time at which the bundle in use was built, in seconds since 1970.
-    bundle_created: Family<Labels<1>, Gauge> = "bundle_created_timestamp_seconds";
+    pub bundle_created: Labelled<Gauge, 1> = "bundle_created_timestamp_seconds",
+        Labelled::new(["bundle"]);
     /// Freshness of the bundle in use: 1 if it is that of its server, 0 if it may be out of date.
-    bundle_is_current: Family<Labels<1>, Gauge> = "bundle_is_current";
+    pub bundle_is_current: Labelled<Gauge, 1> = "bundle_is_current", Labelled::new(["bundle"]);
     /// Result of the last config reload: 1 if it succeeded, 0 if it was rejected.
     config_last_reload_successful: Gauge = "config_last_reload_successful", gauge_at(1);
     /// Requests in flight, once they are authenticated and their body is received.
@@ -111,11 +105,12 @@ metrics! {
     /// Open connections on all listeners.
     pub connections: Gauge = "connections";
     /// Connections rejected or closed early, by reason.
-    rejected_connections: Family<Labels<1>, Counter> = "connections_rejected";
+    pub rejected_connections: Labelled<Counter, 1> = "connections_rejected",
+        Labelled::new(["reason"]);
     /// Hook processes that are running.
     pub hook_processes: Gauge = "hook_processes";
     /// Session lookups, by result and by how the session is identified.
-    session_lookups: Family<Labels<2>, Counter> = "session_lookups";
+    session_lookups: Labelled<Counter, 2> = "session_lookups", Labelled::new(["result", "source"]);
     /// Sessions held by this process.
     pub sessions: Gauge = "sessions";
     /// Failed requests to the shared session store.
@@ -125,38 +120,46 @@ metrics! {
     pub limits_shared: Gauge = "limits_shared";
     /// Failed requests to the Redis of shared limits and heartbeats.
     pub fleet_store_failures: Counter = "fleet_store_failures";
+    // The caller is a name from the config, or `other`: names from tokens and certificates must
+    // not become label values.
     /// Requests of authenticated callers, by caller and outcome.
-    caller_requests: Family<Labels<2>, Counter> = "caller_requests";
+    pub caller_requests: Labelled<Counter, 2> = "caller_requests",
+        Labelled::new(["caller", "outcome"]);
     /// Tokens used by callers with a daily quota.
-    caller_tokens: Family<Labels<1>, Counter> = "caller_tokens";
+    pub caller_tokens: Labelled<Counter, 1> = "caller_tokens", Labelled::new(["caller"]);
     /// Requests rejected because authentication failed, by reason.
-    auth_failures: Family<Labels<1>, Counter> = "auth_failures";
+    pub auth_failures: Labelled<Counter, 1> = "auth_failures", Labelled::new(["reason"]);
     /// Records written to the decision log.
     pub audit_lines: Counter = "audit_lines";
     /// Records missing from the decision log because it could not be written.
     pub audit_dropped_lines: Counter = "audit_dropped_lines";
     /// State of the decision log: 1 if writing it fails, 0 otherwise.
     pub audit_failing: Gauge = "audit_failing";
+    // Lines are `sent`, `refused` or `lost`.
     /// Lines of the decision log for its HTTP sink, by outcome.
-    audit_sink_lines: Family<Labels<1>, Counter> = "audit_sink_lines";
+    pub audit_sink_lines: Labelled<Counter, 1> = "audit_sink_lines", Labelled::new(["outcome"]);
     /// Written lines of the decision log that its HTTP sink has not sent yet.
     pub audit_sink_lag: Gauge = "audit_sink_lag_lines";
     /// Failed attempts of the decision log's HTTP sink, by reason.
-    audit_sink_failures: Family<Labels<1>, Counter> = "audit_sink_failures";
+    pub audit_sink_failures: Labelled<Counter, 1> = "audit_sink_failures",
+        Labelled::new(["reason"]);
     /// Exchanges written to recordings.
     pub recording_exchanges: Counter = "recording_exchanges";
     /// Exchanges missing from recordings, for lack of memory or because writing failed.
     pub recording_dropped: Counter = "recording_dropped";
     /// Failures to write recordings or to remove old ones.
     pub recording_failures: Counter = "recording_failures";
+    // Items of the signals `traces` and `logs` are `sent` or `dropped`.
     /// Spans and log records for the OTLP collector, by signal and outcome.
-    otlp_items: Family<Labels<2>, Counter> = "otlp_items";
+    pub otlp_items: Labelled<Counter, 2> = "otlp_items", Labelled::new(["signal", "outcome"]);
     /// State of the circuit breaker of an upstream: 1 if open, 0 if closed.
-    circuit_breaker_open: Family<Labels<1>, Gauge> = "circuit_breaker_open";
+    circuit_breaker_open: Labelled<Gauge, 1> = "circuit_breaker_open", Labelled::new(["upstream"]);
     /// Failures of upstreams, by reason.
-    upstream_failures: Family<Labels<2>, Counter> = "upstream_failures";
+    pub upstream_failures: Labelled<Counter, 2> = "upstream_failures",
+        Labelled::new(["upstream", "reason"]);
     /// Requests sent to the fallback of an upstream.
-    upstream_fallbacks: Family<Labels<1>, Counter> = "upstream_fallbacks";
+    pub upstream_fallbacks: Labelled<Counter, 1> = "upstream_fallbacks",
+        Labelled::new(["upstream"]);
     /// Records of the live trace that slow subscribers lost.
     pub trace_lost_rows: Counter = "trace_lost_rows";
     /// Details of calls that the live trace did not keep for lack of memory.
@@ -166,17 +169,19 @@ metrics! {
     /// Share of the sessions under the config that is rolled out, in percent.
     pub rollout_share: Gauge = "rollout_share_percent";
     /// Calls and reported events during a rollout, by config.
-    rollout_calls: Family<Labels<1>, Counter> = "rollout_calls";
+    pub rollout_calls: Labelled<Counter, 1> = "rollout_calls", Labelled::new(["config"]);
     /// Rollouts that a difference of the two configs has ended.
     pub rollout_aborts: Counter = "rollout_aborts";
     /// State of the shadow: 1 if it is running, 0 otherwise.
     pub shadow_running: Gauge = "shadow_running";
+    // The rule is a name from a config, or empty.
     /// Results of the shadow, by rule and change.
-    shadow_verdicts: Family<Labels<2>, Counter> = "shadow_verdicts";
+    pub shadow_verdicts: Labelled<Counter, 2> = "shadow_verdicts",
+        Labelled::new(["rule", "change"]);
     /// Exchanges that the shadow did not evaluate, because its queue or memory was full.
     pub shadow_dropped: Counter = "shadow_dropped";
     /// Ends of shadows, by reason.
-    shadow_ends: Family<Labels<1>, Counter> = "shadow_ends";
+    pub shadow_ends: Labelled<Counter, 1> = "shadow_ends", Labelled::new(["reason"]);
     /// Bytes that the live trace holds, exchanges in flight included.
     pub trace_bytes: Gauge = "trace_bytes";
 }
@@ -230,14 +235,17 @@ impl Metrics {
             *proven.entry(name).or_insert(true) &= is_proven;
         }
         self.config_info.clear();
-        let labels = [("revision", revision.to_owned().into())];
-        self.config_info.get_or_create(&labels).set(1);
+        self.config_info.with([revision.to_owned().into()]).set(1);
         self.guard_proven.clear();
         for (name, is_proven) in proven {
-            let gauge = self.guard_proven.get_or_create(&[("hook", name.into())]);
+            let gauge = self.guard_proven.with([name.into()]);
             gauge.set(is_proven.into());
         }
-        self.set_circuits(circuits);
+        self.circuit_breaker_open.clear();
+        for (name, is_open) in circuits {
+            let gauge = self.circuit_breaker_open.with([name.to_owned().into()]);
+            gauge.set(is_open.into());
+        }
         self.to_text()
     }
 
@@ -259,24 +267,13 @@ impl Metrics {
     ) {
         let key = (operation, status, action);
         let find = || {
-            let labels = [
-                ("operation", operation.into()),
-                ("status", status.to_string().into()),
-                ("action", action.into()),
-            ];
-            let requests = self.requests.get_or_create(&labels).clone();
-            let labels = [("operation", operation.into())];
-            let durations = self.request_duration.get_or_create(&labels).clone();
-            (key, (requests, durations))
+            let values = [operation.into(), status.to_string().into(), action.into()];
+            let durations = self.request_duration.with([operation.into()]);
+            (key, (self.requests.with(values), durations))
         };
         let (requests, durations) = self.kept.requests.get(|known| *known == key, find);
         requests.inc();
         durations.observe(duration.as_secs_f64());
-    }
-
-    /// Counts response chunks that hooks were given.
-    pub fn record_chunks(&self, chunks: u64) {
-        self.chunks.inc_by(chunks);
     }
 
     /// Counts a hook run and its duration.
@@ -289,12 +286,8 @@ impl Metrics {
     ) {
         self.count_hook_runs(event, hook, status, 1);
         let find = || {
-            let labels = [
-                ("event", event.as_str().into()),
-                ("hook", hook.to_owned().into()),
-            ];
-            let durations = self.hook_duration.get_or_create(&labels).clone();
-            ((event, hook.to_owned()), durations)
+            let values = [event.as_str().into(), hook.to_owned().into()];
+            ((event, hook.to_owned()), self.hook_duration.with(values))
         };
         let is_key = |known: &(EventName, String)| known.0 == event && known.1 == hook;
         let durations = self.kept.hook_duration.get(is_key, find);
@@ -304,12 +297,7 @@ impl Metrics {
     /// Counts hook runs whose duration was not measured.
     pub fn count_hook_runs(&self, event: EventName, hook: &str, status: HookStatus, runs: u64) {
         let find = || {
-            let labels = [
-                ("event", event.as_str().into()),
-                ("hook", hook.to_owned().into()),
-                ("status", status.as_str().into()),
-            ];
-            let hook_runs = self.hook_runs.get_or_create(&labels).clone();
+            let hook_runs = self.hook_runs(event, hook, status);
             ((event, status, hook.to_owned()), hook_runs)
         };
         let is_key = |known: &(EventName, HookStatus, String)| {
@@ -318,67 +306,27 @@ impl Metrics {
         self.kept.hook_runs.get(is_key, find).inc_by(runs);
     }
 
-    /// Counts a denied or stopped event.
-    pub fn record_denial(&self, event: EventName) {
-        let labels = [("event", event.as_str().into())];
-        self.denials.get_or_create(&labels).inc();
-    }
-
-    /// Counts a call under one of the configs of a rollout.
-    pub fn record_rollout_call(&self, arm: &'static str) {
-        let labels = [("config", arm.into())];
-        self.rollout_calls.get_or_create(&labels).inc();
+    fn hook_runs(&self, event: EventName, hook: &str, status: HookStatus) -> Counter {
+        let (event, status) = (event.as_str().into(), status.as_str().into());
+        self.hook_runs.with([event, hook.to_owned().into(), status])
     }
 
     /// Counts a config reload.
     pub fn record_reload(&self, outcome: ReloadOutcome) {
         let successful = i64::from(outcome == ReloadOutcome::Applied);
-        let labels = [("outcome", outcome.as_str().into())];
-        self.config_reloads.get_or_create(&labels).inc();
+        self.config_reloads.with([outcome.as_str().into()]).inc();
         self.config_last_reload_successful.set(successful);
-    }
-
-    /// Counts a connection that was rejected or closed early.
-    pub fn record_rejected_connection(&self, reason: &'static str) {
-        self.rejected_connections
-            .get_or_create(&[("reason", reason.into())])
-            .inc();
     }
 
     /// Counts a session lookup.
     pub fn record_session_lookup(&self, result: &'static str, source: &'static str) {
         let key = (result, source);
         let find = || {
-            let labels = [("result", result.into()), ("source", source.into())];
-            (key, self.session_lookups.get_or_create(&labels).clone())
+            let values = [result.into(), source.into()];
+            (key, self.session_lookups.with(values))
         };
-        self.kept
-            .session_lookups
-            .get(|known| *known == key, find)
-            .inc();
-    }
-
-    /// Counts a request of an authenticated caller. `caller` is a name from the config,
-    /// or `other`: names from tokens and certificates must not become label values.
-    pub fn record_caller_request(&self, caller: &str, outcome: &'static str) {
-        let labels = [
-            ("caller", caller.to_owned().into()),
-            ("outcome", outcome.into()),
-        ];
-        self.caller_requests.get_or_create(&labels).inc();
-    }
-
-    /// Counts tokens used by a caller that has a daily quota.
-    pub fn record_caller_tokens(&self, caller: &str, tokens: u64) {
-        let labels = [("caller", caller.to_owned().into())];
-        self.caller_tokens.get_or_create(&labels).inc_by(tokens);
-    }
-
-    /// Counts a request whose authentication failed.
-    pub fn record_auth_failure(&self, reason: &'static str) {
-        self.auth_failures
-            .get_or_create(&[("reason", reason.into())])
-            .inc();
+        let lookups = self.kept.session_lookups.get(|known| *known == key, find);
+        lookups.inc();
     }
 }
 
@@ -386,11 +334,6 @@ impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metrics").finish_non_exhaustive()
     }
-}
-
-/// Histograms with buckets from 1 ms to about 4 minutes.
-fn duration_histograms<L: Clone + std::hash::Hash + Eq>() -> Family<L, Histogram> {
-    Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 4.0, 10)))
 }
 
 fn gauge_at(value: i64) -> Gauge {

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::header_summary::HeaderSummary;
 pub use self::{
-    asked_hooks::{AskedHooks, PendingEvent},
+    asked_hooks::{AskedHooks, InFlightHooks},
     event::{
         BodyPart, BodySide, ChunkFacts, EventDecision, ExchangeAction, ExchangeEnd, ExchangeEvent,
         PlanSummary, PlannedRule,

@@ -15,7 +15,6 @@ use memchr::memchr;
 use serde_json::Value;
 use stream_redact::{DETECTORS, Mask, MaskError, Style};
 
-pub use self::escapes::{unescaped_chars, unescaped_lossy};
 use self::{
     joined_texts::{JoinedText, JoinedTexts},
     json_strings::{JsonString, MAX_STRINGS, scan},

@@ -198,7 +198,8 @@ impl ReportedTokens {
             self.output,
         ];
         let parts = parts.into_iter().flatten().fold(0, u64::saturating_add);
-        self.total.unwrap_or_default().max(parts)
+        let pair = sum([self.prompt, self.candidates, None]);
+        self.total.max(pair).unwrap_or_default().max(parts)
     }
 
     /// Returns the tokens of the answer, as far as they are reported.
@@ -215,7 +216,10 @@ impl ReportedTokens {
             prompt: self.prompt.or(input),
             cached: self.cached.or(self.cache_read),
             candidates: self.candidates.or(self.output),
-            total: self.total.or(sum([input, self.output, None])),
+            total: self
+                .total
+                .or(sum([self.prompt, self.candidates, None]))
+                .or(sum([input, self.output, None])),
         };
         let counts = [usage.prompt, usage.cached, usage.candidates, usage.total];
         let is_counted = counts.into_iter().flatten().any(|count| count > 0);
@@ -300,6 +304,21 @@ mod tests {
             r#"{"usage":{"iterations":[{"type":"compaction","input_tokens":2,"cache_creation_input_tokens":1,"cache_read_input_tokens":3,"output_tokens":6},{"input_tokens":3,"cache_creation":{"input_tokens":99},"cache_creation_input_tokens":1,"cache_read_input_tokens":1,"output_tokens":1}],"input_tokens":3,"cache_creation_input_tokens":1,"cache_read_input_tokens":1,"output_tokens":1}}"#,
         ] {
             assert_eq!(counts_of(text), all, "{text}");
+        }
+    }
+
+    #[test]
+    fn counts_without_a_total_are_added_up() {
+        for text in [
+            r#"{"usage":{"prompt_tokens":600,"completion_tokens":7}}"#,
+            r#"{"usageMetadata":{"promptTokenCount":600,"candidatesTokenCount":7}}"#,
+        ] {
+            let counts = counts_of(text);
+            assert_eq!(counts, Some([Some(600), None, Some(7), Some(607)]));
+            let mut scanner = UsageScanner::default();
+            scanner.push(text.as_bytes());
+            assert_eq!(scanner.reported().total(), 607);
+            assert_eq!(scanner.reported().answer(), 7);
         }
     }
 

@@ -46,8 +46,9 @@ pub trait Policy: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the reason why its settings, or a part of them, are probably not as intended.
-    fn lint(&self) -> Option<String> {
+    /// Returns the reason why its settings, or a part of them, are probably not as intended, if it
+    /// runs on these events only.
+    fn lint(&self, _events: &[EventName]) -> Option<String> {
         None
     }
 

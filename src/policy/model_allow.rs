@@ -50,7 +50,7 @@ impl ModelAllow {
 }
 
 impl Policy for ModelAllow {
-    fn lint(&self) -> Option<String> {
+    fn lint(&self, _events: &[EventName]) -> Option<String> {
         let mut models = self.models.texts().iter();
         models.find_map(|model| {
             if model.is_empty() || model.contains(char::is_whitespace) {

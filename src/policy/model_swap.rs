@@ -86,13 +86,26 @@ impl SwapRule {
 }
 
 impl Policy for ModelSwap {
-    fn lint(&self) -> Option<String> {
+    fn lint(&self, _events: &[EventName]) -> Option<String> {
         if self.swap.is_empty() && self.rules.is_empty() {
             return Some("has no effect: `swap` and `rules` are empty".to_owned());
         }
         let mut swaps = self.swap.iter();
         if let Some((model, _)) = swaps.find(|(from, to)| *from == to.0.as_str()) {
             return Some(format!("`swap` replaces `{model}` by itself"));
+        }
+        if let Some(name) = self.swap.keys().find(|name| name.contains(['*', '?'])) {
+            return Some(format!(
+                "`{name}` in `swap` cannot be the name of a model: use `rules` for globs"
+            ));
+        }
+        let globs = self.rules.iter().filter_map(|rule| rule.model.as_ref());
+        let globs = globs.map(|glob| glob.0.glob().glob());
+        let mut names = self.swap.keys().map(String::as_str).chain(globs);
+        if let Some(name) = names.find_map(|name| name.strip_prefix("models/")) {
+            return Some(format!(
+                "`models/{name}` matches no model, because names do not begin with `models/`: use `{name}`"
+            ));
         }
         if let Some(index) = self.rules.iter().position(SwapRule::matches_none) {
             let message = "matches no request: `smaller_than` is not above `larger_than`";

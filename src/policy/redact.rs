@@ -58,6 +58,22 @@ pub fn redact_patterns(config: &Config) -> BTreeMap<String, String> {
 }
 
 impl Policy for Redact {
+    fn lint(&self, events: &[EventName]) -> Option<String> {
+        let is_searched = |event: &EventName| {
+            scopes_of(*event)
+                .iter()
+                .any(|scope| self.on.contains(scope))
+        };
+        let names: Vec<&str> = events.iter().map(|event| event.as_str()).collect();
+        let is_unused = !events.iter().any(is_searched);
+        is_unused.then(|| {
+            format!(
+                "has no effect: nothing in `on` is searched on {}",
+                names.join(" and ")
+            )
+        })
+    }
+
     fn request(&self, _context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
         let mut editor = RequestEditor {
             redact: self,
@@ -77,7 +93,10 @@ impl Policy for Redact {
         let request = context.request;
         // A request that cannot be read expects no format.
         let expected = request.and_then(|(_, document)| dialect::expected_response(document).ok());
-        let format = expected.map_or(ResponseFormat::Text, |expected| expected.format);
+        let format = match expected {
+            Some(expected) if !expected.forces_call => expected.format,
+            Some(_) | None => ResponseFormat::Text,
+        };
         Some(Box::new(ResponseRedactor::new(self.clone(), format)))
     }
 
@@ -103,6 +122,18 @@ impl Policy for Redact {
             _ => RedactionScope::Request,
         };
         self.redact(scope, text, &mut FoundDetectors::new())
+    }
+}
+
+/// Returns what is searched on an event, added texts included.
+const fn scopes_of(event: EventName) -> &'static [RedactionScope] {
+    use RedactionScope as Scope;
+    match event {
+        EventName::BeforeModel => &[Scope::Request, Scope::ToolCalls, Scope::ToolResults],
+        EventName::AfterModel => &[Scope::Answer, Scope::ToolCalls, Scope::ToolResults],
+        EventName::BeforeTool => &[Scope::ToolCalls],
+        EventName::AfterTool => &[Scope::ToolResults],
+        _ => &[Scope::Request],
     }
 }
 

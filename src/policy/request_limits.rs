@@ -39,7 +39,7 @@ struct RequestLimits {
     /// Maximum of `maxOutputTokens`; set if the request has none.
     #[schemars(range(min = 1))]
     max_output_tokens: Option<u32>,
-    /// Maximum of `temperature`; set if the request has none.
+    /// Maximum of `temperature`; set if the request has none and the maximum is below 1.
     #[schemars(range(min = 0.0, max = 2.0))]
     max_temperature: Option<f64>,
     /// Maximum size of the request's body.
@@ -61,9 +61,14 @@ impl RequestLimits {
     ) -> Result<Map<String, Value>, DialectError> {
         let parameters = dialect::generation_parameters(&request.call, &request.document)?;
         let mut clamped = Map::new();
+        let number = |value: &Value| match value {
+            // Google's APIs accept numbers in strings.
+            Value::String(text) => text.parse().ok(),
+            other => other.as_f64(),
+        };
         let mut clamp = |name: &str, min: f64, max: f64, value: Value| {
-            let given = parameters.get(name).and_then(Value::as_f64);
-            if !given.is_some_and(|given| (min..=max).contains(&given)) {
+            let given = parameters.get(name).and_then(number);
+            if !given.is_some_and(|given: f64| (min..=max).contains(&given)) {
                 clamped.insert(name.to_owned(), value);
             }
         };
@@ -71,7 +76,9 @@ impl RequestLimits {
             // Some APIs read zero as unlimited.
             clamp("maxOutputTokens", 1.0, max.into(), max.into());
         }
-        if let Some(max) = self.max_temperature {
+        // The default of models is 1 at most, and the range of some APIs ends there.
+        let is_default = parameters.get("temperature").is_none_or(Value::is_null);
+        if let Some(max) = self.max_temperature.filter(|max| !is_default || *max < 1.0) {
             clamp("temperature", 0.0, max, max.into());
         }
         Ok(clamped)
@@ -92,13 +99,23 @@ impl RequestLimits {
 }
 
 impl Policy for RequestLimits {
-    fn lint(&self) -> Option<String> {
+    fn lint(&self, events: &[EventName]) -> Option<String> {
         let is_empty = self.max_output_tokens.is_none()
             && self.max_temperature.is_none()
             && self.max_input.is_none()
             && self.max_calls.is_none()
             && self.max_tokens.is_none();
-        is_empty.then(|| "has no effect: no limit is set".to_owned())
+        let runs_on = |event: EventName| events.contains(&event);
+        let problem = if is_empty {
+            "has no effect: no limit is set"
+        } else if !runs_on(EventName::BeforeModel) {
+            "has no effect: limits are checked on BeforeModel"
+        } else if self.max_tokens.is_some() && !runs_on(EventName::AfterModel) {
+            "`max_tokens` has no effect: tokens are counted on AfterModel"
+        } else {
+            return None;
+        };
+        Some(problem.to_owned())
     }
 
     fn request(&self, context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {

@@ -25,7 +25,7 @@ struct Respond {
 }
 
 impl Policy for Respond {
-    fn lint(&self) -> Option<String> {
+    fn lint(&self, _events: &[EventName]) -> Option<String> {
         let pattern = &self.r#match.0;
         // Not only the empty text, as `^$` does.
         let is_every = pattern.is_match("") && pattern.is_match("any");

@@ -119,6 +119,12 @@ impl SessionCounters {
         is_changed
     }
 
+    /// Removes the counters of a session.
+    pub fn remove(&self, caller: &str, session_id: &str) {
+        let key = [caller, session_id].map(str::to_owned);
+        self.usage.lock().pop(&key);
+    }
+
     fn with_session<T>(
         &self,
         caller: &str,

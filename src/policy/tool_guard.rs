@@ -23,7 +23,7 @@ use super::{
     matchers::Globs,
 };
 use crate::{
-    dialect::{self, FunctionCall, OfferedTool, PartialCalls, ResponseDocument},
+    dialect::{self, ComputerUse, FunctionCall, OfferedTool, PartialCalls, ResponseDocument},
     event::{Event, EventName, HookOutput, RefusedCall},
 };
 
@@ -92,8 +92,14 @@ impl ToolGuard {
 
     /// Returns the reason why a call is denied, if it is. `directory` is the working
     /// directory of the agent.
-    fn denial(&self, call: &FunctionCall, directory: Option<&str>) -> Option<String> {
-        let names: Vec<&str> = call.names().collect();
+    fn denial(
+        &self,
+        call: &FunctionCall,
+        computer_use: Option<&ComputerUse>,
+        directory: Option<&str>,
+    ) -> Option<String> {
+        let computer_use = computer_use.and_then(|tool| tool.name_for(call));
+        let names: Vec<&str> = call.names().chain(computer_use).collect();
         let violation = if self.allows(&names) {
             let rules = self.0.rules.iter();
             let mut rules = rules.filter(|rule| names.iter().any(|name| rule.applies_to(name)));
@@ -107,6 +113,19 @@ impl ToolGuard {
 }
 
 impl Policy for ToolGuard {
+    fn lint(&self, _events: &[EventName]) -> Option<String> {
+        let settings = &self.0;
+        let allowed = settings.allow.iter().flat_map(Globs::texts);
+        let listed = allowed.chain(settings.deny.texts()).map(String::as_str);
+        let mut globs = listed.chain(settings.rules.iter().map(ToolRule::glob));
+        if let Some(glob) = globs.find(|glob| !may_match(glob)) {
+            return Some(format!("`{glob}` cannot be the name of a tool"));
+        }
+        let index = settings.rules.iter().position(ToolRule::permits_all)?;
+        let message = "permits everything: it is `optional`, and has no constraint";
+        Some(format!("`rules[{index}]` {message}"))
+    }
+
     fn request(&self, _context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
         let (call, document) = (&request.call, &mut request.document);
         let withheld = dialect::withhold_tools(call, document, &|tool| self.offers(tool))?;
@@ -114,9 +133,10 @@ impl Policy for ToolGuard {
         Ok(HookOutput::default())
     }
 
-    fn response(&self, _context: &PolicyContext<'_>) -> Option<Box<dyn ResponsePolicy>> {
+    fn response(&self, context: &PolicyContext<'_>) -> Option<Box<dyn ResponsePolicy>> {
         Some(Box::new(ToolCallFilter {
             guard: self.clone(),
+            computer_use: context.context.computer_use.clone(),
             partial_calls: PartialCalls::default(),
             refused: Vec::new(),
         }))
@@ -132,7 +152,12 @@ impl Policy for ToolGuard {
             arguments: Value::Object(tool.tool_input.clone()),
             is_partial: false,
         };
-        match self.denial(&call, context.context.agent_directory()) {
+        let context = context.context;
+        match self.denial(
+            &call,
+            context.computer_use.as_ref(),
+            context.agent_directory(),
+        ) {
             Some(reason) => HookOutput::denial(reason),
             None => HookOutput::default(),
         }
@@ -150,10 +175,17 @@ impl Policy for ToolGuard {
     }
 }
 
+/// Returns whether a glob may match the name of a tool. Labels of hosted servers are free texts.
+fn may_match(glob: &str) -> bool {
+    let is_separator = |letter: char| letter.is_whitespace() || "()".contains(letter);
+    dialect::is_hosted_server(glob) || !(glob.is_empty() || glob.contains(is_separator))
+}
+
 /// Removes denied calls from one response.
 #[derive(Debug)]
 struct ToolCallFilter {
     guard: ToolGuard,
+    computer_use: Option<ComputerUse>,
     partial_calls: PartialCalls,
     /// Calls removed since the effects were last taken.
     refused: Vec<RefusedCall>,
@@ -164,7 +196,7 @@ impl ResponsePolicy for ToolCallFilter {
         // A model call does not carry the agent's working directory.
         let (guard, refused) = (&self.guard, &mut self.refused);
         let mut deny = |call: &FunctionCall| {
-            let reason = guard.denial(call, None)?;
+            let reason = guard.denial(call, self.computer_use.as_ref(), None)?;
             refused.push(RefusedCall {
                 tool: call.name.clone(),
                 reason: reason.clone(),

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     auth::caller_key,
     config::{AfterModelMode, AskMode, Config},
-    dialect::{self, AllowedFunctions, DialectError, MergedChunks, ResponseDocument},
+    dialect::{self, AllowedFunctions, DialectError, ResponseDocument},
     event::{
         Action, AfterAgent, AfterModel, BeforeAgent, BeforeModel, BeforeModelVerdict, BeforeTool,
         CallContext, Caller, Context, EventDefinition, EventKind, EventName, EventOrigin,
@@ -233,8 +233,7 @@ impl CaseRun<'_> {
         if !is_merged || chunks.len() < 2 {
             return Ok(chunks);
         }
-        let merged = MergedChunks::new(chunks)?;
-        Ok(vec![ResponseDocument::parse(merged.response)?])
+        Ok(vec![ResponseDocument::merge(chunks)?])
     }
 
     /// Fires `BeforeTool` for each call of the answer.

@@ -21,6 +21,9 @@ const MAX_SEARCHED_OBJECTS: usize = 16;
 /// Reason of a refusal without any output.
 const NO_BLOCK_REASON: &str = "Hook exited with code 2 without an error message";
 
+/// Cause of a failure with an object that parsers read differently.
+const AMBIGUOUS_OUTPUT: &str = "output is ambiguous JSON: duplicate key, or nested too deeply";
+
 /// The event of an output, and how a protocol differs from `gemini`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OutputReader {
@@ -90,8 +93,7 @@ fn succeeded(stdout: &str, reader: OutputReader) -> HookResult {
         }
         ParsedOutput::PlainText => (HookOutput::message(stdout), text_diagnostics(stdout)),
         ambiguous @ ParsedOutput::Ambiguous(_) => {
-            let cause = "output is ambiguous JSON: duplicate key, or nested too deeply";
-            return malformed(readings(ambiguous), reader, cause);
+            return malformed(readings(ambiguous), reader, AMBIGUOUS_OUTPUT);
         }
         ParsedOutput::Malformed => {
             return malformed(vec![], reader, "output is malformed JSON");
@@ -133,6 +135,10 @@ fn blocked(stdout: &str, stderr: &str, reader: OutputReader) -> HookResult {
         ParsedOutput::Object(fields) => {
             let (output, diagnostics) = reader.read(fields);
             (output, "", diagnostics)
+        }
+        ambiguous @ ParsedOutput::Ambiguous(_) => {
+            let refusal = malformed(readings(ambiguous), reader, AMBIGUOUS_OUTPUT);
+            (refusal.output, "", refusal.diagnostics)
         }
         _ => (HookOutput::default(), stdout, vec![]),
     };

@@ -7,7 +7,7 @@ use serde::{
     de::{self, MapAccess, Visitor},
 };
 use serde_json::{Map, Value, value::RawValue};
-use strict_json::Names;
+use strict_json::{Names, unescaped_chars};
 
 /// Kind and content of a hook's trimmed output.
 #[derive(Debug, PartialEq)]
@@ -129,34 +129,11 @@ fn decode(text: &str) -> serde_json::Result<(Value, Cow<'_, str>)> {
 /// cannot be stored in a Rust string, but a refusal must not be lost for that:
 /// the prompt's author could choose where it is cut.
 fn replace_lone_surrogates(text: &str) -> String {
-    let mut repaired = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(index) = rest.find('\\') {
-        let (before, escape) = rest.split_at(index);
-        let next = escape.get(ESCAPE_BYTES..).and_then(code_unit);
-        let (length, is_lone) = match (code_unit(escape), next) {
-            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (2 * ESCAPE_BYTES, false),
-            (Some(0xD800..=0xDFFF), _) => (ESCAPE_BYTES, true),
-            _ => (2, false),
-        };
-        let Some((escape, after)) = escape.split_at_checked(length) else {
-            // Not JSON, with or without repair.
-            return text.to_owned();
-        };
-        repaired.push_str(before);
-        repaired.push_str(if is_lone { "\\ufffd" } else { escape });
-        rest = after;
-    }
-    repaired + rest
-}
-
-/// Length of an escape `\uXXXX`.
-const ESCAPE_BYTES: usize = 6;
-
-/// Returns the UTF-16 code unit that `text` begins with as an escape.
-fn code_unit(text: &str) -> Option<u16> {
-    let digits = text.strip_prefix("\\u")?.get(..4)?;
-    u16::from_str_radix(digits, 16).ok()
+    let repaired = unescaped_chars(text).map(|(written, letter)| {
+        let is_lone = letter == char::REPLACEMENT_CHARACTER && written.starts_with("\\u");
+        if is_lone { "\\ufffd" } else { written }
+    });
+    repaired.collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{hook_protocol::Protocol, input};
 use crate::{
@@ -53,12 +53,11 @@ impl Protocol for TerminaiProtocol {
         let mut edit = output.request_edit();
         if let (Some(request), Some(returned)) = (event.llm_request(), edit.messages()) {
             let texts = Texts::new(&message_parts(request), &returned);
-            if texts.messages == request.messages {
-                edit.fields.shift_remove("messages");
-            } else {
-                edit.fields
-                    .insert("messages".to_owned(), json!(texts.messages));
-            }
+            let messages = texts.messages.iter().map(|message| json!(message));
+            let messages: Value = messages
+                .chain(edit.unreadable_messages().cloned())
+                .collect();
+            edit.fields.insert("messages".to_owned(), messages);
             output.interpretation.llm_request = Some(edit.fields);
             result.diagnostics.extend(texts.changed_json);
         }

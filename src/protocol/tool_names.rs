@@ -42,162 +42,53 @@ const CODEX_MATCHER_ALIASES: [&str; 3] = ["Agent", "Edit", "Write"];
 /// Kind of tools with several operations, of which the argument `command` names one.
 const EDITOR: &str = "editor";
 
-/// All known kinds. A name on the wire belongs to one kind.
-///
-/// Sources: <https://code.claude.com/docs/en/hooks> (Claude Code),
-/// <https://developers.openai.com/codex/hooks> (`Bash`, `apply_patch`),
-/// <https://github.com/openai/codex> `codex-rs/core/src/tools` (`Write`, `Edit` and `Agent`
-/// as further matches), <https://geminicli.com/docs/tools>,
-/// <https://opencode.ai/docs/tools> and recorded calls of LLxprt Code, whose tools for lines and
-/// syntax trees have names of their own in gemini-cli's family.
-const TOOLS: &[ToolKind] = &[
-    ToolKind {
-        name: "shell",
-        gemini: &["run_shell_command"],
-        claude: &["Bash"],
-        codex: &["Bash"],
-        others: &[
-            "shell",
-            "shell_command",
-            "local_shell",
-            "exec_command",
-            "bash",
-        ],
-    },
-    ToolKind {
-        name: "patch",
-        gemini: &["replace", "write_file"],
-        claude: &["Edit", "Write", "MultiEdit"],
-        codex: &["apply_patch", "Write", "Edit"],
-        others: &["apply_patch", "patch"],
-    },
-    ToolKind {
-        name: EDITOR,
-        gemini: &["replace", "write_file"],
-        claude: &["Edit", "Write", "MultiEdit"],
-        codex: &["Edit", "Write", "apply_patch"],
-        others: &["str_replace_based_edit_tool", "str_replace_editor"],
-    },
-    ToolKind {
-        name: "edit",
-        gemini: &["replace"],
-        claude: &["Edit", "MultiEdit"],
-        codex: &["Edit", "apply_patch"],
-        others: &["replace", "Edit", "MultiEdit", "edit"],
-    },
-    ToolKind {
-        name: "insert lines",
-        gemini: &["insert_at_line", "replace"],
-        claude: &["Edit"],
-        codex: &["Edit", "apply_patch"],
-        others: &[],
-    },
-    ToolKind {
-        name: "delete lines",
-        gemini: &["delete_line_range", "replace"],
-        claude: &["Edit"],
-        codex: &["Edit", "apply_patch"],
-        others: &[],
-    },
-    ToolKind {
-        name: "edit syntax",
-        gemini: &["ast_edit", "replace"],
-        claude: &["Edit"],
-        codex: &["Edit", "apply_patch"],
-        others: &[],
-    },
-    ToolKind {
-        name: "notebook",
-        gemini: &["replace"],
-        claude: &["NotebookEdit"],
-        codex: &["Edit", "apply_patch"],
-        others: &[],
-    },
-    ToolKind {
-        name: "write",
-        gemini: &["write_file"],
-        claude: &["Write"],
-        codex: &["Write", "apply_patch"],
-        others: &["write_file", "Write", "write"],
-    },
-    ToolKind {
-        name: "read",
-        gemini: &["read_file"],
-        claude: &["Read"],
-        codex: &["read_file"],
-        others: &["read"],
-    },
-    ToolKind {
-        name: "read files",
-        gemini: &["read_many_files"],
-        claude: &["Read"],
-        codex: &["read_file"],
-        others: &[],
-    },
-    ToolKind {
-        name: "read lines",
-        gemini: &["read_line_range", "read_file"],
-        claude: &["Read"],
-        codex: &["read_file"],
-        others: &[],
-    },
-    ToolKind {
-        name: "read syntax",
-        gemini: &["ast_read_file", "read_file"],
-        claude: &["Read"],
-        codex: &["read_file"],
-        others: &[],
-    },
-    ToolKind {
-        name: "list",
-        gemini: &["list_directory"],
-        claude: &["LS"],
-        codex: &["list_dir"],
-        others: &["list"],
-    },
-    ToolKind {
-        name: "glob",
-        gemini: &["glob"],
-        claude: &["Glob"],
-        codex: &["glob"],
-        others: &[],
-    },
-    ToolKind {
-        name: "grep",
-        gemini: &["search_file_content", "grep_search"],
-        claude: &["Grep"],
-        codex: &["grep_files"],
-        others: &["grep"],
-    },
-    ToolKind {
-        name: "fetch",
-        gemini: &["web_fetch", "direct_web_fetch"],
-        claude: &["WebFetch"],
-        codex: &["web_fetch"],
-        others: &["webfetch"],
-    },
-    ToolKind {
-        name: "search",
-        gemini: &["google_web_search", "exa_web_search"],
-        claude: &["WebSearch"],
-        codex: &["web_search"],
-        others: &["websearch"],
-    },
-    ToolKind {
-        name: "agent",
-        gemini: &["task", "invoke_agent"],
-        claude: &["Agent", "Task"],
-        codex: &["spawn_agent", "Agent"],
-        others: &[],
-    },
-    ToolKind {
-        name: "todo",
-        gemini: &["write_todos", "todo_write"],
-        claude: &["TodoWrite"],
-        codex: &["update_plan"],
-        others: &["todowrite"],
-    },
-];
+/// Declares the kinds of tools: `name: [gemini] [claude] [codex] [others];`.
+macro_rules! tools {
+    ($($name:tt: $gemini:tt $claude:tt $codex:tt $others:tt;)+) => {
+        const TOOLS: &[ToolKind] = &[$(ToolKind {
+            name: $name,
+            gemini: &$gemini,
+            claude: &$claude,
+            codex: &$codex,
+            others: &$others,
+        }),+];
+    };
+}
+
+// All known kinds. A name on the wire belongs to one kind.
+//
+// Sources: <https://code.claude.com/docs/en/hooks> (Claude Code),
+// <https://developers.openai.com/codex/hooks> (`Bash`, `apply_patch`),
+// <https://github.com/openai/codex> `codex-rs/core/src/tools` (`Write`, `Edit` and `Agent`
+// as further matches), <https://geminicli.com/docs/tools>,
+// <https://opencode.ai/docs/tools> and recorded calls of LLxprt Code, whose tools for lines and
+// syntax trees have names of their own in gemini-cli's family.
+tools! {
+    "shell": ["run_shell_command"] ["Bash"]
+        ["Bash"] ["shell", "shell_command", "local_shell", "exec_command", "bash"];
+    "patch": ["replace", "write_file"] ["Edit", "Write", "MultiEdit"]
+        ["apply_patch", "Write", "Edit"] ["apply_patch", "patch"];
+    EDITOR: ["replace", "write_file"] ["Edit", "Write", "MultiEdit"]
+        ["Edit", "Write", "apply_patch"] ["str_replace_based_edit_tool", "str_replace_editor"];
+    "edit": ["replace"] ["Edit", "MultiEdit"]
+        ["Edit", "apply_patch"] ["replace", "Edit", "MultiEdit", "edit"];
+    "insert lines": ["insert_at_line", "replace"] ["Edit"] ["Edit", "apply_patch"] [];
+    "delete lines": ["delete_line_range", "replace"] ["Edit"] ["Edit", "apply_patch"] [];
+    "edit syntax": ["ast_edit", "replace"] ["Edit"] ["Edit", "apply_patch"] [];
+    "notebook": ["replace"] ["NotebookEdit"] ["Edit", "apply_patch"] [];
+    "write": ["write_file"] ["Write"] ["Write", "apply_patch"] ["write_file", "Write", "write"];
+    "read": ["read_file"] ["Read"] ["read_file"] ["read"];
+    "read files": ["read_many_files"] ["Read"] ["read_file"] [];
+    "read lines": ["read_line_range", "read_file"] ["Read"] ["read_file"] [];
+    "read syntax": ["ast_read_file", "read_file"] ["Read"] ["read_file"] [];
+    "list": ["list_directory"] ["LS"] ["list_dir"] ["list"];
+    "glob": ["glob"] ["Glob"] ["glob"] [];
+    "grep": ["search_file_content", "grep_search"] ["Grep"] ["grep_files"] ["grep"];
+    "fetch": ["web_fetch", "direct_web_fetch"] ["WebFetch"] ["web_fetch"] ["webfetch"];
+    "search": ["google_web_search", "exa_web_search"] ["WebSearch"] ["web_search"] ["websearch"];
+    "agent": ["task", "invoke_agent"] ["Agent", "Task"] ["spawn_agent", "Agent"] [];
+    "todo": ["write_todos", "todo_write"] ["TodoWrite"] ["update_plan"] ["todowrite"];
+}
 
 impl ToolKind {
     /// Returns the names that hooks of a family may have for this kind.

@@ -7,6 +7,7 @@ mod tool_result;
 use std::ops::ControlFlow::{Break, Continue};
 
 use futures_util::{StreamExt, stream};
+use tokio::task::coop::consume_budget;
 
 use self::history_replay::DeniedRequests;
 use super::{
@@ -17,11 +18,11 @@ use super::{
     turn_state::TurnState,
 };
 use crate::{
-    dialect::{History, ItemKind},
+    dialect::{Api, History, ItemKind},
     error::ApiError,
     event::{AfterTool, BeforeAgent, EventName, FlowVerdict, Reason, ResultEdit, SessionStart},
     observe::recorder::{ExchangeAction, ExchangeEvent},
-    session::{Item, ItemNote, Prompt, Session, SessionRequest, YieldBudget},
+    session::{Item, ItemNote, Prompt, Session, SessionRequest},
     state::ReplayInput,
 };
 
@@ -54,6 +55,9 @@ pub(super) async fn run(turn: &mut TurnState<'_>, request: &mut ModelRequest) ->
             turn.context.record_action(ExchangeAction::Edit);
         }
         history.write(&mut request.document)?;
+    }
+    if flow.is_continue() {
+        session.mark_last_step_seen();
     }
     session.save().await;
     if flow.is_continue() {
@@ -91,6 +95,7 @@ async fn find_session(
         match_kind: session.match_kind.as_str(),
         source: session.state.source.as_str(),
         parent: session.parent.as_deref(),
+        reported: &session.state.reported,
         sub_agent: turn.hook_context.sub_agent.as_deref(),
     });
     Ok((history, session))
@@ -175,9 +180,8 @@ async fn fire_before_agent(
     } else {
         Vec::new()
     };
-    let mut budget = YieldBudget::default();
     for (prompt, item) in prompts {
-        budget.step().await;
+        consume_budget().await;
         let text = session.prompt_text(&prompt, history)?;
         let outcome = turn.fire(BeforeAgent { prompt: text }).await;
         let denial = session.moved_denial(&prompt);
@@ -270,17 +274,29 @@ fn new_results(session: &Session) -> Vec<(bool, Item)> {
         .collect()
 }
 
-/// Fires `AfterTool` for each tool result that hooks have not decided about.
+/// Fires `AfterTool` for each tool result that hooks have not decided about, here or in the agent.
 async fn fire_after_tool(
     turn: &TurnState<'_>,
     session: &mut Session,
     history: &History,
 ) -> StageResult {
-    if !turn.derives_in(session, EventName::AfterTool) {
+    let is_reported = session.state.reported.contains(&EventName::AfterTool);
+    // Claude Code has another event for failed tools, whose hooks cannot hide a result.
+    let may_be_derived = !is_reported || turn.context.dialect.api() == Api::Anthropic;
+    if !turn.may_derive(EventName::AfterTool) || !may_be_derived {
         return Ok(Continue(()));
     }
-    let new = new_results(session);
-    let events = tool_result::events(history, new.iter().map(|(_, item)| item)).await?;
+    let mut new = new_results(session);
+    let mut events = tool_result::events(history, new.iter().map(|(_, item)| item)).await?;
+    if is_reported {
+        let results = new.into_iter().zip(events);
+        let (failed, reported): (Vec<_>, Vec<_>) =
+            results.partition(|(_, event)| event.tool_response.contains_key("error"));
+        for ((_, item), _) in &reported {
+            session.mark_evaluated(item);
+        }
+        (new, events) = failed.into_iter().unzip();
+    }
     let stopped = decide_results(turn, session, &new, events).await?;
     let Some(reason) = stopped else {
         return Ok(Continue(()));

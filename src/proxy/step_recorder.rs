@@ -72,7 +72,7 @@ impl StepRecorder {
         // A usage that cannot be read fails the call when the chunk is filtered.
         if self.wants_usage
             && let Ok(Some(usage)) = chunk.usage()
-            && let Some(counts) = ReportedTokens::parse(usage.as_bytes()).usage()
+            && let Some(counts) = ReportedTokens::parse(&usage).usage()
         {
             self.record(&ExchangeEvent::UsageReported(counts));
         }

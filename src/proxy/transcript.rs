@@ -63,11 +63,14 @@ pub(super) async fn record_response(turn: &TurnState<'_>, buffer: &ResponseBuffe
     let allowed = buffer.calls.iter().filter(|call| call.refusal.is_none());
     let calls = allowed.map(|call| (call.name.clone(), call.arguments.clone()));
     let calls: Vec<(String, Value)> = calls.collect();
+    // Part of a document that was checked.
+    let usage = buffer.usage.as_deref().map(serde_json::from_slice);
+    let usage: Option<Value> = usage.and_then(Result::ok);
     let entry = TranscriptResponse {
         text: &buffer.text,
         calls: &calls,
         model: &buffer.filter.model,
-        usage: &buffer.usage.read(),
+        usage: &usage.unwrap_or_default(),
         now: &utc_timestamp(),
     };
     transcripts.append_response(key, entry).await;

@@ -7,7 +7,9 @@ use super::{
     response_filter::hosted_calls::HostedCalls, step_recorder::StepRecorder,
 };
 use crate::{
-    dialect::{self, AllowedFunctions, DialectError, ResponseDocument, ResponseExpectation},
+    dialect::{
+        self, AllowedFunctions, ComputerUse, DialectError, ResponseDocument, ResponseExpectation,
+    },
     event::{Context, EventKind, EventName, EventOrigin, HookRun},
     hook::{EventOutcome, EventScope, Plan, run_hooks},
     model::LlmRequest,
@@ -48,8 +50,17 @@ pub(super) struct TurnState<'a> {
 }
 
 impl<'a> TurnState<'a> {
-    pub(super) fn new(context: &'a RequestContext, request: &ModelRequest) -> Self {
+    /// Returns the state before the first event.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the tools of the request cannot be read.
+    pub(super) fn new(
+        context: &'a RequestContext,
+        request: &ModelRequest,
+    ) -> Result<Self, DialectError> {
         let mut hook_context = context.hook_context.clone();
+        hook_context.computer_use = ComputerUse::read(&request.document)?;
         if let Some(name) = &request.session_name {
             name.write_to(&mut hook_context);
         }
@@ -57,7 +68,7 @@ impl<'a> TurnState<'a> {
             // Only the body of some calls shows whether they stream.
             call.operation = request.call.operation.as_str();
         }
-        Self {
+        Ok(Self {
             context,
             role: request.role(&hook_context.caller.agent),
             expectation: request.expectation,
@@ -77,7 +88,7 @@ impl<'a> TurnState<'a> {
             hosted_calls: HostedCalls::default(),
             steps: StepRecorder::new(context, request),
             fingerprinter: None,
-        }
+        })
     }
 
     /// Returns whether the model is asked again.
@@ -125,14 +136,17 @@ impl<'a> TurnState<'a> {
     }
 
     /// Returns whether `event` is derived from this call in `session`.
+    pub(super) fn derives_in(&self, session: &Session, event: EventName) -> bool {
+        self.may_derive(event) && !session.state.reported.contains(&event)
+    }
+
+    /// Returns whether `event` is derived from this call unless the agent reports it.
     ///
     /// Helper calls fire no agent or session events. Tool events are fired for them, because
     /// only the agent's own word makes a call a helper call.
-    pub(super) fn derives_in(&self, session: &Session, event: EventName) -> bool {
+    pub(super) fn may_derive(&self, event: EventName) -> bool {
         let is_tool_event = matches!(event, EventName::BeforeTool | EventName::AfterTool);
-        (is_tool_event || self.role == CallRole::Main)
-            && self.context.snapshot.derives(event)
-            && !session.state.reported.contains(&event)
+        (is_tool_event || self.role == CallRole::Main) && self.context.snapshot.derives(event)
     }
 
     /// The session and the last item of the request's conversation.

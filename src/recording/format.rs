@@ -73,6 +73,9 @@ pub struct RecordedSession {
     /// Id of the session whose conversation a `forked` one continues; absent for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
+    /// Names of the events that the agent had reported itself before the call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reported: Vec<String>,
 }
 
 /// A body, or a piece of one.

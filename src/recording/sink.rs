@@ -88,25 +88,29 @@ impl RecordingSink {
                 place,
                 source: "named".to_owned(),
                 match_kind: "named".to_owned(),
-                parent: None,
+                ..RecordedSession::default()
             });
         }
     }
 
     /// Records how the session of the exchange was found.
-    fn record_session(
-        &mut self,
-        exchange: &ExchangeSummary,
-        match_kind: &str,
-        source: &str,
-        parent: Option<&str>,
-    ) {
+    fn record_session(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         self.decide(exchange);
         let session = self.raw.as_mut().and_then(|raw| raw.line.session.as_mut());
-        if let Some(session) = session {
-            match_kind.clone_into(&mut session.match_kind);
-            source.clone_into(&mut session.source);
+        if let ExchangeEvent::SessionFound {
+            match_kind,
+            source,
+            parent,
+            reported,
+            ..
+        } = event
+            && let Some(session) = session
+        {
+            (*match_kind).clone_into(&mut session.match_kind);
+            (*source).clone_into(&mut session.source);
             session.parent = parent.map(str::to_owned);
+            let reported = reported.iter();
+            session.reported = reported.map(|event| event.as_str().to_owned()).collect();
         }
     }
 
@@ -258,12 +262,7 @@ impl RecordingSink {
 impl Sink for RecordingSink {
     fn record(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         match event {
-            ExchangeEvent::SessionFound {
-                match_kind,
-                source,
-                parent,
-                ..
-            } => self.record_session(exchange, match_kind, source, *parent),
+            ExchangeEvent::SessionFound { .. } => self.record_session(exchange, event),
             ExchangeEvent::EventDecided(decision) if !decision.runs.is_empty() => {
                 self.add_event(exchange, recorded_event(decision), decision.runs);
             }

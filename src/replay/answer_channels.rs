@@ -1,5 +1,7 @@
 //! Equality of answers: the same texts and tool calls, however they are cut into chunks. Pure.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -40,6 +42,29 @@ pub(super) fn same_answer(before: &RecordedExchange, after: &RecordedExchange) -
     old.is_some() && old == parts(&before.dialect, new_bytes.into())
 }
 
+/// Returns whether the agent received the same in two exchanges, one of which may have been cut, as
+/// far as it received anything. What cannot be read does not differ.
+pub(super) fn same_beginning(before: &RecordedExchange, after: &RecordedExchange) -> bool {
+    let (Some(old), Some(new)) = (before.answer_bytes(), after.answer_bytes()) else {
+        return true;
+    };
+    if old.starts_with(&new) || new.starts_with(&old) {
+        return true;
+    }
+    let [old, new] =
+        [old, new].map(|body| read_parts(&before.dialect, body.into(), read_beginning));
+    let (Some(old), Some(new)) = (old, new) else {
+        return true;
+    };
+    let candidates: BTreeSet<u64> = old.iter().map(|part| part.candidate).collect();
+    candidates.into_iter().all(|candidate| {
+        let of_candidate = |part: &&AnswerPart| part.candidate == candidate && part.kind != "error";
+        let old = old.iter().filter(of_candidate);
+        let mut pairs = old.zip(new.iter().filter(of_candidate));
+        pairs.all(|(old, new)| old.begins_as(new) || new.begins_as(old))
+    })
+}
+
 /// Returns the names of the tools that the model called in an answer.
 pub(super) fn called_tools(dialect: &str, body: &[u8]) -> Vec<String> {
     let mut marks = ["functionCall", "_call", "tool_use"].iter();
@@ -52,10 +77,27 @@ pub(super) fn called_tools(dialect: &str, body: &[u8]) -> Vec<String> {
     names.collect()
 }
 
-/// Returns the parts of an answer; `None` if it cannot be read.
+/// Returns the parts of a whole answer; `None` if it cannot be read.
 fn parts(api: &str, body: Bytes) -> Option<Vec<AnswerPart>> {
+    read_parts(api, body, |dialect, events| {
+        dialect::read_stream(dialect, events).ok()
+    })
+}
+
+/// Reads the chunks of a stream.
+type ReadStream = fn(&dyn Dialect, Vec<Bytes>) -> Option<Vec<ResponseDocument>>;
+
+/// Returns the chunks of a stream, up to the first one that cannot be read.
+fn read_beginning(dialect: &dyn Dialect, events: Vec<Bytes>) -> Option<Vec<ResponseDocument>> {
+    let mut reader = dialect.chunk_reader();
+    let events = events.into_iter();
+    let chunks = events.map_while(|event| reader.read(event).ok());
+    Some(chunks.flatten().collect())
+}
+
+fn read_parts(api: &str, body: Bytes, read: ReadStream) -> Option<Vec<AnswerPart>> {
     let dialect = dialect::of(Api::named(api)?);
-    let documents = documents(dialect, body)?;
+    let documents = documents(dialect, body, read)?;
     let mut parts: Vec<AnswerPart> = Vec::new();
     for document in &documents {
         let json = dialect::without_private_fields(&document.to_bytes());
@@ -73,19 +115,27 @@ fn parts(api: &str, body: Bytes) -> Option<Vec<AnswerPart>> {
     Some(parts)
 }
 
-fn documents(dialect: &dyn Dialect, body: Bytes) -> Option<Vec<ResponseDocument>> {
+fn documents(
+    dialect: &dyn Dialect,
+    body: Bytes,
+    read: ReadStream,
+) -> Option<Vec<ResponseDocument>> {
     match body.trim_ascii_start().first() {
         Some(b'{') => {
             let document = dialect.open_response(body.clone());
             let document = document.or_else(|_| ResponseDocument::parse(body));
             Some(vec![document.ok()?])
         }
-        Some(b'[') => dialect::read_stream(dialect, dialect::elements(&body).ok()?).ok(),
+        Some(b'[') => {
+            let closed = || dialect::elements(&[body.as_ref(), b"]"].concat().into());
+            let elements = dialect::elements(&body).or_else(|_| closed());
+            read(dialect, elements.ok()?)
+        }
         _ => {
             let mut events = SseReader::new(MAX_EVENT_BYTES);
             let mut data = events.push(&body).ok()?;
             data.extend(events.finish().ok()?);
-            dialect::read_stream(dialect, data).ok()
+            read(dialect, data)
         }
     }
 }
@@ -123,5 +173,10 @@ impl AnswerPart {
             text: String::new(),
             value,
         }
+    }
+
+    /// Returns whether a part that may have been cut is the begin of another one.
+    fn begins_as(&self, other: &Self) -> bool {
+        (self.kind, &self.value) == (other.kind, &other.value) && other.text.starts_with(&self.text)
     }
 }

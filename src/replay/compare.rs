@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    answer_channels::same_answer,
+    answer_channels::{same_answer, same_beginning},
     comparison::{
         Change, ComparedExchange, Comparison, ComparisonLimits, DifferenceKind, UnknownReason,
     },
@@ -279,21 +279,28 @@ impl Comparer<'_> {
     /// Compares how the exchanges ended, and what the agent received.
     fn end(&mut self) {
         let (before, after) = (self.before.exchange, self.after.exchange);
-        if !self.result.changes.is_empty() || is_left(before) {
+        if !self.result.changes.is_empty() {
             return;
         }
         let (old, new) = (&before.outcome, &after.outcome);
         let is_same_end = (&old.error, &old.end) == (&new.error, &new.end);
-        if before.rounds.last().is_some_and(is_cut) && !is_same_end {
+        if !is_left(before) && before.rounds.last().is_some_and(is_cut) && !is_same_end {
             // The answer was refused or broke off, and is read further now.
             self.result.unknown = Some(UnknownReason::AnswerNotRecorded);
             return;
         }
-        if let Some(change) = self.error_change() {
+        if !is_left(before)
+            && let Some(change) = self.error_change()
+        {
             self.result.changes.push(change);
             return;
         }
-        if before.outcome.end != "truncated" && !same_answer(before, after) {
+        let is_same = if is_left(before) || old.end == "truncated" {
+            same_beginning
+        } else {
+            same_answer
+        };
+        if !is_same(before, after) {
             let last = before.rounds.len().saturating_sub(1);
             let last = u32::try_from(last).unwrap_or(u32::MAX);
             self.add_edit("answer", |event| round_of(event) >= last);
@@ -332,7 +339,14 @@ fn same_request(
     new: &RecordedRound,
 ) -> bool {
     let (bytes, others) = (before.sent_bytes(old), after.sent_bytes(new));
-    old.target == new.target && (bytes.is_none() || others.is_none() || bytes == others)
+    target(old).eq(target(new)) && (bytes.is_none() || others.is_none() || bytes == others)
+}
+
+/// Returns the path and the parameters of a target. The framing of a stream is left out: it depends
+/// on the time that hooks take.
+fn target(round: &RecordedRound) -> impl Iterator<Item = &str> {
+    let parts = round.target.split(['?', '&']);
+    parts.filter(|part| !part.starts_with("alt="))
 }
 
 /// Returns the error of an exchange; `None` also if the model API, or the recording, has no answer

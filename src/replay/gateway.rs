@@ -8,33 +8,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::{body::Body, extract::Request};
+use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt;
-use serde_json::Value;
 
 use super::{
     compare::is_left,
     comparison::UnknownReason,
+    recorded_inputs::{header_map, request, request_runs, session, stored_answer},
     redaction::fix_hash_keys,
     replay_sink::{ReplaySink, ReplayedCall},
+    session_order::OrderedCall,
 };
 use crate::{
     config::Config,
     dialect::{self, Api},
     error::ErrorReason,
-    event::{EventName, HookOutput, HookResult, HookStatus},
     middleware::{Authenticated, RequestId},
     proxy,
     recording::{
         AnswerBody, RecordedAnswer, RecordedBody, RecordedChunk, RecordedExchange, RecordedOutcome,
         RecordedResponse, RecordedRound, RuleDefinition,
     },
-    session::{MatchKind, RecordedMatch},
     state::{App, AppResources, BuildError, ReplayInput, content_name},
-    transport::{RecordedRuns, RequestRuns, RunKey},
-    upstream::{RecordedAnswers, StoredAnswer},
+    transport::RecordedRuns,
+    upstream::RecordedAnswers,
 };
 
 /// Most sessions that are kept at once. Live gateways may keep more, but not in 512 MiB.
@@ -42,9 +40,6 @@ const MAX_SESSIONS: usize = 8192;
 
 /// Longest replay of one call, beyond any timeout of hooks.
 const CALL_TIMEOUT: Duration = Duration::from_hours(1);
-
-/// First bytes of gzip (RFC 1952, section 2.3.1).
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// Errors of the moment, or of a body that is not recorded as it arrived.
 const UNREAD: [ErrorReason; 5] = [
@@ -131,10 +126,8 @@ impl ReplayGateway {
     /// # Errors
     ///
     /// Returns the reason why it cannot be replayed.
-    pub(super) async fn replay(
-        &self,
-        recorded: &RecordedExchange,
-    ) -> Result<Replayed, UnknownReason> {
+    pub(super) async fn replay(&self, call: &OrderedCall) -> Result<Replayed, UnknownReason> {
+        let recorded = &call.exchange;
         let snapshot = self.app.snapshot();
         let body = whole_body(recorded).ok_or(UnknownReason::RequestNotRecorded)?;
         let mut request = request(recorded, body).ok_or(UnknownReason::NotReplayed)?;
@@ -144,6 +137,12 @@ impl ReplayGateway {
         let Some(identity) = caller else {
             return Ok(refused(recorded));
         };
+        if call.resets_counters
+            && let Some(session) = &recorded.session
+        {
+            let counters = &self.app.resources.session_counters;
+            counters.remove(&identity.caller().key, &session.id);
+        }
         let answers = recorded.rounds.iter().map(|round| {
             let response = round.response.as_ref();
             response.map(stored_answer).transpose()
@@ -238,91 +237,6 @@ fn whole_body(recorded: &RecordedExchange) -> Option<Vec<u8>> {
         return None;
     }
     recorded.request.bytes().map(Cow::into_owned)
-}
-
-fn request(recorded: &RecordedExchange, body: Vec<u8>) -> Option<Request> {
-    let mut request = Request::builder()
-        .method(recorded.method.as_str())
-        .uri(recorded.target.as_str())
-        .body(Body::from(body))
-        .ok()?;
-    let headers = request.headers_mut();
-    headers.extend(header_map(&recorded.headers));
-    headers
-        .entry(header::HOST)
-        .or_insert(HeaderValue::from_static("localhost"));
-    Some(request)
-}
-
-fn header_map(headers: &[(String, String)]) -> HeaderMap {
-    let headers = headers.iter().filter_map(|(name, value)| {
-        let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
-        Some((name, HeaderValue::from_str(value).ok()?))
-    });
-    headers.collect()
-}
-
-fn stored_answer(response: &RecordedResponse) -> Result<StoredAnswer, UnknownReason> {
-    let pieces = response.chunks.iter().map(|chunk| {
-        let bytes = chunk.bytes.bytes();
-        let bytes = bytes.ok_or(UnknownReason::AnswerNotRecorded)?;
-        Ok(Bytes::from(bytes.into_owned()))
-    });
-    let pieces: Vec<Bytes> = pieces.collect::<Result<_, _>>()?;
-    let mut headers = header_map(&response.head);
-    let first = pieces.first();
-    if !first.is_some_and(|piece| piece.starts_with(&GZIP_MAGIC)) {
-        // Bodies that are inspected are recorded without their content encoding.
-        headers.remove(header::CONTENT_ENCODING);
-    }
-    headers.remove(header::CONTENT_LENGTH);
-    Ok(StoredAnswer {
-        status: StatusCode::from_u16(response.status).map_err(|_| UnknownReason::NotReplayed)?,
-        headers,
-        pieces,
-        is_complete: response.complete,
-    })
-}
-
-fn session(recorded: &RecordedExchange) -> Option<RecordedMatch> {
-    let session = recorded.session.as_ref()?;
-    let mut kinds = MatchKind::ALL.into_iter();
-    Some(RecordedMatch {
-        id: session.id.clone(),
-        match_kind: kinds.find(|kind| kind.as_str() == session.match_kind)?,
-    })
-}
-
-/// Returns the recorded outputs of the hooks of a call.
-fn request_runs(recorded: &RecordedExchange) -> RequestRuns {
-    let mut runs = RequestRuns::default();
-    for event in &recorded.events {
-        let Some(name) = EventName::parse(&event.name) else {
-            continue;
-        };
-        for run in &event.hooks {
-            let Some(input) = run.input.clone() else {
-                continue;
-            };
-            let definition = run.definition.clone();
-            let key = RunKey { definition, input };
-            let output = match &run.output {
-                Value::Object(fields) => HookOutput::read(fields.clone(), name).0,
-                _ => HookOutput::default(),
-            };
-            let status = match run.status.as_str() {
-                "block" => HookStatus::Block,
-                "failed" => HookStatus::Failed,
-                _ => HookStatus::Ok,
-            };
-            runs.results.entry(key).or_default().push_back(HookResult {
-                status,
-                output,
-                diagnostics: Vec::new(),
-            });
-        }
-    }
-    runs
 }
 
 /// Returns the replayed call in the form of a recording.

@@ -32,6 +32,9 @@ use crate::{
 /// Most calls that wait for their outcome. Beyond it all are taken as ended.
 const MAX_OPEN_CALLS: usize = 65_536;
 
+/// Error of a call that a policy refused.
+const POLICY_DENIED: &str = ErrorReason::PolicyDenied.as_str();
+
 /// Evaluates the lines of a decision log, in which those of different calls alternate.
 struct LineEvaluator<'a> {
     engine: &'a Engine,
@@ -125,7 +128,11 @@ impl LineEvaluator<'_> {
         match (text(line, "/kind"), text(line, "/event")) {
             ("request", _) => {
                 let name = text(line, "/requested_model").to_owned();
-                let runs = model_runs(self.engine, &context(line), &name);
+                let runs = if !name.is_empty() && sends_content(line) {
+                    model_runs(self.engine, &context(line), &name)
+                } else {
+                    Vec::new()
+                };
                 let was_denied = line.pointer("/round").and_then(Value::as_u64) == Some(0);
                 // Later requests are the same call, once more.
                 self.call(line).model.get_or_insert(LoggedModel {
@@ -149,11 +156,7 @@ impl LineEvaluator<'_> {
             ("outcome", _) => {
                 let model = self.open.get_mut(id).and_then(|call| call.model.as_mut());
                 if let Some(model) = model {
-                    let is_denied = match text(line, "/action") {
-                        "error" => text(line, "/error") == ErrorReason::PolicyDenied.as_str(),
-                        action => matches!(action, "deny" | "stop"),
-                    };
-                    model.was_denied &= is_denied;
+                    model.add_outcome(line);
                 }
                 self.end(id);
             }
@@ -210,6 +213,27 @@ impl LoggedCall {
         }
         result
     }
+}
+
+impl LoggedModel {
+    /// Corrects whether the call was denied, once its outcome is known.
+    fn add_outcome(&mut self, line: &Value) {
+        let action = text(line, "/action");
+        let is_error = action == "error" && text(line, "/error") != POLICY_DENIED;
+        let status = line.pointer("/status").and_then(Value::as_u64);
+        if is_error && self.was_denied && matches!(status, Some(400..500)) {
+            // The request was refused, mostly before rules ran, and still is.
+            self.runs.clear();
+        }
+        self.was_denied &= !is_error && matches!(action, "error" | "deny" | "stop");
+    }
+}
+
+/// Returns whether a request is of a method with the event `BeforeModel`.
+fn sends_content(line: &Value) -> bool {
+    let (api, method) = (text(line, "/dialect"), text(line, "/method"));
+    let known = dialect::methods().find(|spec| spec.api.as_str() == api && spec.label() == method);
+    known.is_none_or(|spec| spec.operation.sends_content())
 }
 
 /// Returns the text at a place of a line; empty without one.

@@ -103,7 +103,7 @@ impl Replayer {
                 None => &self.after.other_hash_keys,
             },
         };
-        let mut comparison = Box::pin(self.replay(&call.exchange, limits)).await;
+        let mut comparison = Box::pin(self.replay(call, limits)).await;
         self.progress.add_call();
         if !is_call(&call.exchange) && comparison == Comparison::default() {
             return None;
@@ -138,12 +138,9 @@ impl Replayer {
         }
     }
 
-    async fn replay(
-        &self,
-        recorded: &RecordedExchange,
-        limits: ComparisonLimits<'_>,
-    ) -> Comparison {
-        let after = match self.after.replay(recorded).await {
+    async fn replay(&self, call: &OrderedCall, limits: ComparisonLimits<'_>) -> Comparison {
+        let recorded = &call.exchange;
+        let after = match self.after.replay(call).await {
             Ok(after) => after,
             Err(reason) => return Comparison::unknown(reason),
         };
@@ -157,7 +154,7 @@ impl Replayer {
         }
         let before = match &self.before {
             None => None,
-            Some(before) => match before.replay(recorded).await {
+            Some(before) => match before.replay(call).await {
                 Ok(before) => Some(before),
                 Err(reason) => return Comparison::unknown(reason),
             },

@@ -32,6 +32,9 @@ const MAX_CALLS_BEFORE_BEGIN: u64 = 8;
 /// Sessions whose place is known. Of more, that without calls for the longest time begins anew.
 const MAX_SESSIONS: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
 
+/// Time without a call after which a gateway has dropped the counters of a session.
+const COUNTERS_TIMEOUT: SignedDuration = SignedDuration::from_hours(24);
+
 /// A call whose turn it is.
 #[derive(Debug)]
 pub struct OrderedCall {
@@ -39,6 +42,8 @@ pub struct OrderedCall {
     pub exchange: RecordedExchange,
     /// Reason why its session is not known.
     pub(super) caveat: Option<UnknownReason>,
+    /// True if its gateway had no counters of its session any more.
+    pub(super) resets_counters: bool,
 }
 
 /// Sessions of a recording so far.
@@ -95,8 +100,11 @@ impl SessionOrder {
     /// Adds the next call of a recording. Returns the calls whose turn it is.
     pub fn push(&mut self, exchange: RecordedExchange) -> Vec<OrderedCall> {
         let Some(session) = &exchange.session else {
-            let caveat = None;
-            return vec![OrderedCall { exchange, caveat }];
+            return vec![OrderedCall {
+                exchange,
+                caveat: None,
+                resets_counters: false,
+            }];
         };
         let key = session_key(&self.hasher, &exchange, &session.id);
         let (place, is_new) = (session.place, session.match_kind == "new");
@@ -211,14 +219,16 @@ impl SessionOrder {
         let lacks_parent = self.lacks_parent(&exchange);
         let sessions = &mut self.sessions;
         let progress = sessions.get_or_insert_mut(key, SessionProgress::default);
-        let session = exchange.session.as_ref();
-        let is_known =
-            session.is_none_or(|session| progress.add(session, begin(&exchange), end(&exchange)));
+        let (session, begin) = (exchange.session.as_ref(), begin(&exchange));
+        let resets_counters =
+            session.is_some_and(|session| progress.resets_counters(session, begin));
+        let is_known = session.is_none_or(|session| progress.add(session, begin, end(&exchange)));
         progress.is_incomplete |= lacks_parent;
         let is_unknown = lacks_parent || !is_known;
         OrderedCall {
             exchange,
             caveat: is_unknown.then_some(UnknownReason::SessionIncomplete),
+            resets_counters,
         }
     }
 
@@ -240,15 +250,17 @@ impl SessionOrder {
 }
 
 impl SessionProgress {
+    /// Returns whether the gateway has no counters before the next call: it has restarted, or the
+    /// session was idle.
+    fn resets_counters(&self, session: &RecordedSession, begin: Timestamp) -> bool {
+        let has_restarted = session.place == 0 && is_first(session) && begin > self.end;
+        let is_idle = begin.duration_since(self.end) > COUNTERS_TIMEOUT;
+        self.next_place > 0 && (has_restarted || is_idle)
+    }
+
     /// Adds the next call. Returns whether all calls before it are known.
     fn add(&mut self, session: &RecordedSession, begin: Timestamp, end: Timestamp) -> bool {
-        let place = session.place;
-        let is_first = match session.match_kind.as_str() {
-            "new" | "forked" | "transient" => true,
-            // Nothing needed the state of a session that the agent names.
-            "named" => place == 0,
-            _ => false,
-        };
+        let (place, is_first) = (session.place, is_first(session));
         // A gateway that has restarted counts from 0, but only after its calls have ended.
         let is_late = place < self.next_place && begin <= self.end;
         self.end = self.end.max(end);
@@ -274,6 +286,16 @@ impl SessionProgress {
 
     const fn is_known(&self) -> bool {
         self.missing == 0 && !self.is_incomplete
+    }
+}
+
+/// Returns whether a call does not need an earlier one of its session.
+fn is_first(session: &RecordedSession) -> bool {
+    match session.match_kind.as_str() {
+        "new" | "forked" | "transient" => true,
+        // Nothing needed the state of a session that the agent names.
+        "named" => session.place == 0,
+        _ => false,
     }
 }
 
@@ -492,6 +514,27 @@ mod tests {
     fn a_named_session_without_lookup_is_known_from_its_first_call() {
         let calls = [("a", 0, "named"), ("a", 1, "named"), ("b", 40, "named")];
         assert_eq!(order(&calls), "a0 a1 b40?");
+    }
+
+    #[test]
+    fn counters_are_reset_by_a_restart_and_by_a_day_without_a_call() {
+        let mut order = SessionOrder::default();
+        let mut resets = |place, match_kind, time: &str| {
+            let calls = order.push(RecordedExchange {
+                time: format!("2026-11-{time}:00.000Z"),
+                ..call("a", place, match_kind)
+            });
+            let resets = calls.iter().map(|call| call.resets_counters);
+            resets.collect::<Vec<_>>()
+        };
+
+        assert_eq!(resets(0, "new", "22T00:00"), [false]);
+        assert_eq!(resets(1, "continued", "22T01:00"), [false]);
+        assert_eq!(resets(0, "new", "22T02:00"), [true]);
+        assert_eq!(resets(0, "continued", "22T03:00"), [false]);
+        assert_eq!(resets(0, "named", "22T04:00"), [true]);
+        assert_eq!(resets(1, "named", "23T04:01"), [true]);
+        assert_eq!(resets(2, "named", "23T04:02"), [false]);
     }
 
     #[test]

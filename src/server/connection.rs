@@ -90,8 +90,8 @@ impl Connection {
                     requests.serve(stream, watcher).await;
                 }
                 Some(Err(error)) => {
-                    let metrics = &requests.resources.metrics;
-                    metrics.record_rejected_connection("tls_handshake");
+                    let rejected = &requests.resources.metrics.rejected_connections;
+                    rejected.with(["tls_handshake".into()]).inc();
                     tracing::debug!(%error, "TLS handshake failed");
                 }
                 None => (),
@@ -187,7 +187,7 @@ impl RequestLoop {
             Some(TimeoutKind::Idle) | None => None,
         };
         if let Some(reason) = reason {
-            metrics.record_rejected_connection(reason);
+            metrics.rejected_connections.with([reason.into()]).inc();
         }
         tracing::debug!(error = error.as_ref() as &dyn Error, "connection failed");
     }

@@ -120,7 +120,8 @@ impl<G: Send + 'static> StallTimeoutBody<G> {
         let metrics = Arc::clone(&resources.metrics);
         let watch = sent.clone().run_until_cancelled_owned(async move {
             stalled.await;
-            metrics.record_rejected_connection("write_timeout");
+            let reason = "write_timeout".into();
+            metrics.rejected_connections.with([reason]).inc();
         });
         resources.tasks.spawn(watch);
         Self {

@@ -114,10 +114,8 @@ impl Listener {
             let (permit, handler, limits) = if let Ok(permit) = permit {
                 (permit, handler, self.limits)
             } else {
-                self.app
-                    .resources
-                    .metrics
-                    .record_rejected_connection("limit");
+                let metrics = &self.app.resources.metrics;
+                metrics.rejected_connections.with(["limit".into()]).inc();
                 let Ok(permit) = Arc::clone(&rejections).try_acquire_owned() else {
                     continue;
                 };

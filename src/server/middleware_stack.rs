@@ -84,7 +84,8 @@ impl MiddlewareStack {
         };
         let mut response = render_error(response, &id, dialect);
         if let Some(BodyErrorReason(reason)) = response.extensions().get() {
-            self.app.resources.metrics.record_error(reason.as_str());
+            let errors = &self.app.resources.metrics.errors;
+            errors.with([reason.as_str().into()]).inc();
         }
         if kind == RequestKind::Event {
             let nosniff = HeaderValue::from_static("nosniff");

@@ -10,7 +10,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::{
     conversation::{Conversation, Item, Prompt},
-    fingerprint::{Fingerprint, FingerprintBuildHasher},
+    fingerprint::Fingerprint,
     in_flight::ActiveRequestGuard,
     response_fingerprint::ResponseFingerprinter,
     session_key::SessionKey,
@@ -58,7 +58,7 @@ pub struct Session {
     last_noted: u64,
     /// True if the store had the session when the request found it, or has it since.
     is_saved: bool,
-    /// Counts the request as active until its response is recorded.
+    /// Marks the session as in use, and the request as in flight until its response is recorded.
     pub(super) active: Option<ActiveRequestGuard>,
     /// Held while this request starts the session.
     pub(super) start: Option<OwnedMutexGuard<()>>,
@@ -164,6 +164,16 @@ impl Session {
     pub fn mark_evaluated(&mut self, item: &Item) {
         let fingerprints = [item.prefix.short(), item.prompt.short()];
         self.state.evaluated.extend(fingerprints);
+    }
+
+    /// Records that hooks and policies have decided about the last step of a request of the agent.
+    pub fn mark_last_step_seen(&mut self) {
+        if self.role == CallRole::Main {
+            let items = self.conversation.items.get(self.conversation.last_step());
+            let prefixes = items.unwrap_or_default().iter();
+            let prefixes = prefixes.map(|item| item.prefix.short());
+            self.state.seen.extend(prefixes);
+        }
     }
 
     /// Returns the note on an item. An item that was moved by a rewritten history has
@@ -290,8 +300,9 @@ impl Session {
             self.state.prompt_ends.extend(end);
         }
         self.copy_notes();
-        let known = self.state.evaluated.len();
-        if known.max(self.state.prompt_ends.len()) > MAX_KNOWN_ITEMS {
+        let state = &self.state;
+        let known = [&state.evaluated, &state.prompt_ends, &state.seen];
+        if known.iter().any(|items| items.len() > MAX_KNOWN_ITEMS) {
             self.remove_other_items();
         }
         let to_index = std::mem::take(&mut self.to_index);
@@ -319,7 +330,9 @@ impl Session {
     /// Records the response that the agent has received, `by_model` or composed by the
     /// gateway.
     pub async fn record_response(&mut self, response: ResponseFingerprinter, by_model: bool) {
-        self.active = None;
+        if let Some(active) = &mut self.active {
+            active.finish();
+        }
         if self.is_found_by_history() {
             let response = response.finish();
             if self.role == CallRole::Main {
@@ -349,9 +362,11 @@ impl Session {
 
     /// Returns whether decisions about an item may be those of its former position.
     fn is_moved(&self, item: &Item) -> bool {
-        let is_evaluated = self.state.evaluated.contains(&item.prefix.short());
+        let prefix = item.prefix.short();
+        let is_decided =
+            self.state.evaluated.contains(&prefix) || self.state.seen.contains(&prefix);
         let is_in_last_step = !item.by_model && item.content >= self.last_step;
-        !is_evaluated && (self.role == CallRole::Helper || !is_in_last_step)
+        !is_decided && (self.role == CallRole::Helper || !is_in_last_step)
     }
 
     /// Returns whether the request has a prompt that no request had before.
@@ -366,9 +381,10 @@ impl Session {
     fn remove_other_items(&mut self) {
         let kept = self.conversation.items.iter();
         let kept = kept.flat_map(|item| [item.prefix, item.own, item.prompt]);
-        let kept: HashSet<u64, FingerprintBuildHasher> = kept.map(Fingerprint::short).collect();
+        let kept: HashSet<u64> = kept.map(Fingerprint::short).collect();
         self.state.evaluated.retain(|entry| kept.contains(entry));
         self.state.prompt_ends.retain(|end| kept.contains(end));
+        self.state.seen.retain(|entry| kept.contains(entry));
         self.state.notes.retain(|entry, _| kept.contains(entry));
     }
 }

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use lru::LruCache;
+use tokio::task::coop::consume_budget;
 
 use super::{
     conversation::{Conversation, Item},
-    fingerprint::{Fingerprint, FingerprintBuildHasher, Fingerprinter, StreamHasher},
-    yield_budget::YieldBudget,
+    fingerprint::{Fingerprint, Fingerprinter, StreamHasher},
 };
 use crate::{
     dialect::{DialectError, History, ItemKind, canonical_items},
@@ -33,14 +33,14 @@ pub struct ConversationCache(Mutex<PrefixCache>);
 #[derive(Debug)]
 struct PrefixCache {
     /// By the fingerprint of the bytes of their contents.
-    prefixes: LruCache<Fingerprint, Arc<Conversation>, FingerprintBuildHasher>,
+    prefixes: LruCache<Fingerprint, Arc<Conversation>>,
     bytes: usize,
 }
 
 impl Default for PrefixCache {
     fn default() -> Self {
         Self {
-            prefixes: LruCache::unbounded_with_hasher(FingerprintBuildHasher::default()),
+            prefixes: LruCache::unbounded(),
             bytes: 0,
         }
     }
@@ -72,9 +72,9 @@ impl ConversationCache {
         let hashers = prefix_hashers(fingerprinter, caller, history).await;
         let first_hashed = contents.len() - hashers.len();
         let mut conversation = Conversation::empty(fingerprinter, caller);
-        let (mut cached, mut budget) = (0, YieldBudget::default());
+        let mut cached = 0;
         for (at, hasher) in hashers.iter().enumerate().rev() {
-            budget.step().await;
+            consume_budget().await;
             if let Some(prefix) = self.get(hasher) {
                 conversation.clone_from(&prefix);
                 cached = first_hashed + at + 1;
@@ -84,7 +84,7 @@ impl ConversationCache {
         // The agent may undo its last step, so the prefix before it is cached, too.
         let mut before_last_step = None;
         for (content, bytes) in contents.iter().enumerate().skip(cached) {
-            budget.step().await;
+            consume_budget().await;
             for mut item in canonical_items(bytes)? {
                 // Introductions of gemini-cli are recognised as the first item only.
                 if item.kind == ItemKind::Introduction && !conversation.items.is_empty() {
@@ -139,11 +139,11 @@ async fn prefix_hashers(
         hasher.push(&bytes.len().to_le_bytes());
         hasher.push(bytes);
     };
-    let (mut hasher, mut budget) = (fingerprinter.stream_hasher(), YieldBudget::default());
+    let mut hasher = fingerprinter.stream_hasher();
     push(&mut hasher, caller.as_bytes());
     let mut hashers = Vec::new();
     for (at, content) in contents.iter().enumerate() {
-        budget.step().await;
+        consume_budget().await;
         push(&mut hasher, content);
         if at >= first_hashed {
             hashers.push(hasher.clone());

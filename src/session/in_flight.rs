@@ -10,7 +10,8 @@ use tokio::sync::OwnedMutexGuard;
 use super::{conversation::Item, fingerprint::Fingerprint, session_key::SessionKey};
 use crate::mutex::Mutex;
 
-/// Requests in flight of each session, by the prefix of their last item.
+/// Requests in flight of each session, by the prefix of their last item. Helper calls and requests
+/// whose response is recorded have none, but their session is in use.
 #[derive(Debug, Default)]
 pub(super) struct ActiveRequests(Mutex<PrefixesBySession>);
 
@@ -34,7 +35,7 @@ pub(super) enum ConcurrentRequests {
     Diverging,
 }
 
-/// Marks a request as in flight until it is dropped.
+/// Marks a request as in flight, and its session as in use, until it is dropped.
 #[derive(Debug)]
 pub(super) struct ActiveRequestGuard {
     key: Arc<SessionKey>,
@@ -48,23 +49,26 @@ impl ActiveRequests {
         let contains =
             |prefix: &Fingerprint| conversation.iter().any(|item| item.prefix == *prefix);
         let requests = self.0.lock();
-        let Some(prefixes) = requests.get(key) else {
-            return ConcurrentRequests::None;
-        };
-        if prefixes.iter().flatten().all(contains) {
-            ConcurrentRequests::Contained
-        } else {
-            ConcurrentRequests::Diverging
+        let mut prefixes = requests.get(key).into_iter().flatten().flatten();
+        match prefixes.clone().next() {
+            None => ConcurrentRequests::None,
+            Some(_) if prefixes.all(contains) => ConcurrentRequests::Contained,
+            Some(_) => ConcurrentRequests::Diverging,
         }
     }
 
-    /// Marks a request of a session as in flight.
+    /// Returns the sessions that are in use.
+    pub(super) fn sessions(&self) -> Vec<Arc<SessionKey>> {
+        self.0.lock().keys().cloned().collect()
+    }
+
+    /// Marks a request of a session as in flight. `prefix` is that of its last item; `None` for a
+    /// helper call.
     pub(super) fn start(
         self: &Arc<Self>,
         key: &SessionKey,
-        conversation: &[Item],
+        prefix: Option<Fingerprint>,
     ) -> ActiveRequestGuard {
-        let prefix = conversation.last().map(|item| item.prefix);
         let key = Arc::new(key.clone());
         let mut requests = self.0.lock();
         requests.entry(Arc::clone(&key)).or_default().push(prefix);
@@ -73,6 +77,18 @@ impl ActiveRequests {
             key,
             prefix,
             requests: Arc::clone(self),
+        }
+    }
+}
+
+impl ActiveRequestGuard {
+    /// Records that the request has its response.
+    pub(super) fn finish(&mut self) {
+        let finished = self.prefix.take();
+        let mut requests = self.requests.0.lock();
+        let mut prefixes = requests.get_mut(&self.key).into_iter().flatten();
+        if let Some(prefix) = prefixes.find(|prefix| **prefix == finished) {
+            *prefix = None;
         }
     }
 }

@@ -82,12 +82,12 @@ impl Sessions {
             Some(recorded) => self.as_recorded(caller, lookup, recorded).await,
             None => lookup,
         };
-        let guard = self.active.start(&lookup.key, &conversation.items);
+        let last = conversation.items.last().map(|item| item.prefix);
+        let last = last.filter(|_| request.role == CallRole::Main);
+        let guard = self.active.start(&lookup.key, last);
         let store = Arc::clone(&self.store);
         let mut session = Session::new(request, lookup, conversation, store);
-        if request.role == CallRole::Main {
-            session.active = Some(guard);
-        }
+        session.active = Some(guard);
         Ok(Box::new(session))
     }
 
@@ -125,6 +125,12 @@ impl Sessions {
         self.store.save(&lookup.key, state, &[]).await;
     }
 
+    /// Ends idle sessions like [`SessionStore::expire`], but none with a call in flight.
+    pub async fn expire(&self) -> Vec<(SessionKey, SessionState)> {
+        self.store.touch(&self.active.sessions()).await;
+        self.store.expire().await
+    }
+
     /// Ends a session and returns its last state.
     pub async fn remove(&self, key: &SessionKey) -> Option<SessionState> {
         self.store.remove(key).await
@@ -133,27 +139,30 @@ impl Sessions {
     /// Corrects a lookup to the session to which the request was matched when it was recorded.
     async fn as_recorded(&self, caller: &str, lookup: Lookup, recorded: &RecordedMatch) -> Lookup {
         let key = SessionKey::new(caller, recorded.id.as_str());
-        let state = match recorded.match_kind {
+        let match_kind = recorded.match_kind;
+        let mut lookup = match match_kind {
+            MatchKind::Forked => Lookup {
+                key,
+                state: lookup.state.forked(),
+                match_kind,
+                ..lookup
+            },
             MatchKind::New | MatchKind::Transient => {
                 self.store.remove(&key).await;
-                SessionState::default()
+                Lookup {
+                    match_kind,
+                    ..Lookup::new_session(key)
+                }
             }
-            MatchKind::Forked => {
-                return Lookup {
-                    key,
-                    state: lookup.state.forked(),
-                    match_kind: MatchKind::Forked,
-                    ..lookup
-                };
-            }
-            _ if lookup.key == key => return lookup,
-            _ => self.store.load(&key).await.unwrap_or_default(),
+            _ if lookup.key == key => lookup,
+            _ => Lookup {
+                state: self.store.load(&key).await.unwrap_or_default(),
+                match_kind,
+                ..Lookup::new_session(key)
+            },
         };
-        Lookup {
-            state,
-            match_kind: recorded.match_kind,
-            ..Lookup::new_session(key)
-        }
+        lookup.state.reported.clone_from(&recorded.reported);
+        lookup
     }
 
     async fn find_named(&self, caller: &str, id: &str) -> Lookup {

@@ -1,9 +1,12 @@
 //! Input and result of a session lookup.
 
+use std::collections::BTreeSet;
+
 use super::{
     session_key::SessionKey,
     state::{SessionSource, SessionState},
 };
+use crate::event::EventName;
 
 /// Origin of a request.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +31,8 @@ pub struct RecordedMatch {
     pub id: String,
     /// Relation of the request to the session.
     pub match_kind: MatchKind,
+    /// Events that the agent reported itself.
+    pub reported: BTreeSet<EventName>,
 }
 
 /// Purpose of a model call.

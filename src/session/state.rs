@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::fingerprint::{Fingerprint, FingerprintBuildHasher};
+use super::fingerprint::Fingerprint;
 use crate::event::EventName;
 
 /// Most item fingerprints of one session, two for each item. Beyond that, only those of
@@ -86,21 +86,22 @@ pub struct SessionState {
     pub last_request: Option<Fingerprint>,
     /// True if the latest conversation ends with a complete response of the model.
     pub answered: bool,
-    /// Items that hooks have evaluated, by prefix and by the fingerprint of their prompt.
-    pub evaluated: KnownItems,
+    /// Items that hooks have evaluated, by the short fingerprints of their prefix and their prompt.
+    pub evaluated: HashSet<u64>,
     /// Prefixes at which a request has ended with a prompt.
-    pub prompt_ends: KnownItems,
+    pub prompt_ends: HashSet<u64>,
+    /// Prefixes of items in the last step of a request: what was decided about an equal item
+    /// elsewhere does not apply to them.
+    #[serde(default, skip_serializing_if = "HashSet::is_empty")]
+    pub seen: HashSet<u64>,
     /// Decisions of hooks about items, by the same fingerprints and by their own.
-    pub notes: HashMap<u64, ItemNote, FingerprintBuildHasher>,
+    pub notes: HashMap<u64, ItemNote>,
     /// Events that the agent reports itself.
     pub reported: BTreeSet<EventName>,
     /// Calls and tokens that policies have counted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub usage: UsageByPolicy,
 }
-
-/// Short fingerprints of items.
-type KnownItems = HashSet<u64, FingerprintBuildHasher>;
 
 /// Calls and tokens by the name of a policy, and by the replica that has counted them. Each
 /// replica only increases its own.
@@ -148,6 +149,7 @@ impl SessionState {
         Self {
             evaluated: self.evaluated,
             prompt_ends: self.prompt_ends,
+            seen: self.seen,
             notes: self.notes,
             reported: self.reported,
             ..Self::default()
@@ -209,6 +211,7 @@ impl SessionState {
         }
         add_known(&mut newer.prompt_ends, &older.prompt_ends);
         if add_known(&mut newer.evaluated, &older.evaluated) {
+            add_known(&mut newer.seen, &older.seen);
             for (item, note) in older.notes {
                 newer.notes.entry(item).or_default().merge(note);
             }
@@ -225,10 +228,11 @@ impl SessionState {
         const NOTE_BYTES: usize = 320;
         const USAGE_BYTES: usize = 160;
         let usages = self.usage.values().map(BTreeMap::len);
+        let known = self.evaluated.len() + self.prompt_ends.len() + self.seen.len();
         STATE_BYTES
             + usages.sum::<usize>() * USAGE_BYTES
             + self.prefixes.len() * size_of::<Fingerprint>()
-            + (self.evaluated.len() + self.prompt_ends.len()) * NUMBER_BYTES
+            + known * NUMBER_BYTES
             + self.notes.len() * NOTE_BYTES
             + self.text_bytes()
     }
@@ -248,6 +252,7 @@ impl SessionState {
             };
             self.notes.remove(&item);
             self.evaluated.remove(&item);
+            self.seen.remove(&item);
             text -= bytes;
         }
     }
@@ -309,7 +314,7 @@ impl ItemNote {
 }
 
 /// Adds the items of an older state and returns true, unless there are too many in all.
-fn add_known(newer: &mut KnownItems, older: &KnownItems) -> bool {
+fn add_known(newer: &mut HashSet<u64>, older: &HashSet<u64>) -> bool {
     let missing: Vec<u64> = older.difference(newer).copied().collect();
     let fits = newer.len() + missing.len() <= MAX_KNOWN_ITEMS;
     if fits {
@@ -354,6 +359,7 @@ mod tests {
             prefixes in proptest::collection::vec((0_u128..9).prop_map(Fingerprint), 0..3),
             evaluated in proptest::collection::hash_set(0_u64..9, 0..5),
             prompt_ends in proptest::collection::hash_set(0_u64..9, 0..5),
+            seen_items in proptest::collection::hash_set(0_u64..9, 0..5),
             notes in proptest::collection::hash_map(0_u64..4, a_note(), 0..4),
             usage in proptest::collection::btree_map("[pq]", a_usage(), 0..2),
         ) -> SessionState {
@@ -364,9 +370,10 @@ mod tests {
                 started,
                 context,
                 prefixes,
-                evaluated: evaluated.into_iter().collect(),
-                prompt_ends: prompt_ends.into_iter().collect(),
-                notes: notes.into_iter().collect(),
+                evaluated,
+                prompt_ends,
+                seen: seen_items,
+                notes,
                 usage,
                 ..SessionState::default()
             }

@@ -3,6 +3,8 @@
 mod memory;
 mod redis;
 
+use std::sync::Arc;
+
 pub use self::{memory::MemoryStore, redis::RedisStore};
 use super::{
     fingerprint::{Fingerprint, Fingerprinter},
@@ -93,6 +95,14 @@ impl SessionStore {
         match self {
             Self::Memory(store) => store.find_by_id(id),
             Self::Redis(store) => Box::pin(store.find_by_id(id)).await,
+        }
+    }
+
+    /// Marks sessions as used now, if they have not ended.
+    pub async fn touch(&self, keys: &[Arc<SessionKey>]) {
+        match self {
+            Self::Memory(store) => store.touch(keys),
+            Self::Redis(store) => Box::pin(store.touch(keys)).await,
         }
     }
 

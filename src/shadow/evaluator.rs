@@ -69,16 +69,18 @@ impl ExchangeEvaluator {
     }
 
     fn count(&self, comparison: &Comparison) {
+        let verdicts = &self.metrics.shadow_verdicts;
         for change in &comparison.changes {
             let rule = match change.rule.as_str() {
                 "" => UNKNOWN_RULE,
                 rule => rule,
             };
-            let kind = change.kind.as_str();
-            self.metrics.record_shadow_verdict(rule, kind);
+            let kind = change.kind.as_str().into();
+            verdicts.with([rule.to_owned().into(), kind]).inc();
         }
         if comparison.changes.is_empty() {
-            self.metrics.record_shadow_verdict("", comparison.result());
+            let result = comparison.result().into();
+            verdicts.with(["".into(), result]).inc();
         }
     }
 }

@@ -181,7 +181,8 @@ impl ShadowTask {
         by: &str,
     ) -> Result<(), String> {
         let metrics = Arc::clone(&self.app.resources.metrics);
-        metrics.clear_shadow_verdicts();
+        // Configs of shadows before had other names.
+        metrics.shadow_verdicts.clear();
         let collection = self.collection.take();
         let collection = collection.filter(|collection| collection.settings == settings);
         let collection = collection.unwrap_or_else(|| Collection::start(&self.app, settings));
@@ -238,7 +239,7 @@ impl ShadowTask {
         if let Some(running) = &mut self.running {
             self.app.resources.shadow.set_collector(None);
             running.worker.cancel.cancel();
-            if !reason.is_failure() {
+            if !matches!(reason, EndReason::Panic | EndReason::Failed) {
                 // A thread that does not end in time is given up.
                 let ended = &mut running.worker.ended;
                 timeout(END_TIMEOUT, ended).await.ok();
@@ -252,7 +253,7 @@ impl ShadowTask {
     fn record_end(&mut self, running: RunningShadow, reason: EndReason, by: &str) {
         let metrics = &self.app.resources.metrics;
         metrics.shadow_running.set(0);
-        metrics.record_shadow_end(reason.as_str());
+        metrics.shadow_ends.with([reason.as_str().into()]).inc();
         let status = ShadowStatus {
             state: "ended",
             reason: Some(reason.as_str()),
@@ -286,7 +287,8 @@ impl ShadowTask {
     fn fail(&mut self, error: String) {
         tracing::warn!(%error, "the shadow cannot be started");
         let reason = EndReason::Failed.as_str();
-        self.app.resources.metrics.record_shadow_end(reason);
+        let metrics = &self.app.resources.metrics;
+        metrics.shadow_ends.with([reason.into()]).inc();
         self.status = ShadowStatus {
             state: "ended",
             from: self.app.snapshot().config.version.clone(),
@@ -371,7 +373,7 @@ async fn ended(running: Option<&mut RunningShadow>) -> EndReason {
             end = &mut worker.ended => return end.unwrap_or(EndReason::Panic),
             Some(()) = OptionFuture::from(until.map(sleep_until)) => return EndReason::Until,
             () = sleep(CHECK_INTERVAL) => {
-                if worker.activity.busy() > EXCHANGE_TIMEOUT + CHECK_INTERVAL {
+                if worker.activity.busy() > EXCHANGE_TIMEOUT {
                     return EndReason::Deadline;
                 }
             }

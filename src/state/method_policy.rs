@@ -3,7 +3,6 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::upstreams;
 use crate::{
     config::Config,
     dialect::{self, Access, Api, FieldSpec, HookCoverage, MethodSpec},
@@ -72,7 +71,7 @@ impl MethodPolicy {
 
     /// Returns the row, which is refused if its API is not configured.
     fn behind(self, api: Api, config: &Config) -> Self {
-        if upstreams::settings(&config.upstreams, api).is_some() {
+        if config.upstreams.get(api.upstream()).is_some() {
             return self;
         }
         let upstream = api.upstream();

@@ -67,7 +67,9 @@ pub struct AppResources {
 impl Default for AppResources {
     fn default() -> Self {
         let metrics: Arc<Metrics> = Arc::default();
-        metrics.create_errors(ErrorReason::ALL.iter().map(|reason| reason.as_str()));
+        for reason in ErrorReason::ALL {
+            metrics.errors.with([reason.as_str().into()]);
+        }
         let trace = TraceStore::new(&TraceSettings::default(), Arc::clone(&metrics));
         Self {
             metrics,

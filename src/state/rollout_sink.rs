@@ -138,7 +138,8 @@ impl Sink for RolloutSink {
                 self.call.denied |= matches!(action, ExchangeAction::Deny | ExchangeAction::Stop);
                 let reporter = &self.reporter;
                 let arm = reporter.arm;
-                reporter.metrics.record_rollout_call(arm.as_str());
+                let calls = reporter.metrics.rollout_calls.with([arm.as_str().into()]);
+                calls.inc();
                 if let Some(change) = reporter.progress.record(arm, self.call) {
                     reporter.report(change);
                 }

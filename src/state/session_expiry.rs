@@ -50,7 +50,7 @@ async fn collect_expired(
             _ = ticks.tick() => (),
         }
         let snapshot = app.snapshot();
-        let expired = snapshot.sessions.store().expire().await;
+        let expired = snapshot.sessions.expire().await;
         if let Some(transcripts) = &snapshot.transcripts {
             transcripts.expire();
         }

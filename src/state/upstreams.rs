@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    config::{Timeouts, UpstreamConfig, UpstreamsConfig},
+    config::{Timeouts, UpstreamsConfig},
     dialect::{self, Api},
     observe::Metrics,
     upstream::{Upstream, UpstreamError},
@@ -28,7 +28,7 @@ impl Upstreams {
     ) -> Result<Self, UpstreamError> {
         let apis = dialect::ALL.iter().map(|dialect| dialect.api());
         let mut clients: Vec<(Api, Arc<Upstream>)> = Vec::new();
-        for (api, config) in apis.filter_map(|api| Some((api, settings(config, api)?))) {
+        for (api, config) in apis.filter_map(|api| Some((api, config.get(api.upstream())?))) {
             let mut known = clients.iter();
             let shared = known.find(|(known, _)| known.upstream() == api.upstream());
             let client = if let Some((_, client)) = shared {
@@ -58,16 +58,5 @@ impl Upstreams {
     pub fn get(&self, api: Api) -> Option<&Arc<Upstream>> {
         let found = self.0.iter().find(|(found, _)| *found == api);
         found.map(|(_, client)| client)
-    }
-}
-
-/// Returns the settings of an API, if it is configured.
-pub(super) const fn settings(config: &UpstreamsConfig, api: Api) -> Option<&UpstreamConfig> {
-    match api {
-        Api::Gemini => config.gemini.as_ref(),
-        Api::Vertex => config.vertex.as_ref(),
-        Api::CodeAssist => config.code_assist.as_ref(),
-        Api::Anthropic => config.anthropic.as_ref(),
-        Api::OpenAiResponses | Api::OpenAiChat => config.openai.as_ref(),
     }
 }

@@ -6,18 +6,7 @@ use std::{collections::BTreeMap, ffi::OsString, fmt};
 use tokio::process;
 
 use super::{deps::TransportDeps, error::TransportError, process::Process};
-
-/// Variables with the directory of the hooks, by the names that hooks of several
-/// agents read. It is the operator's directory, never one of a request: commands
-/// such as `$GEMINI_PROJECT_DIR/guard.sh` rely on it.
-pub const DIRECTORY_VARIABLES: &[&str] = &[
-    "GEMINI_PROJECT_DIR",
-    "TERMINAI_PROJECT_DIR",
-    "TABNINE_PROJECT_DIR",
-    "LLXPRT_PROJECT_DIR",
-    "CLAUDE_PROJECT_DIR",
-    "GEMINI_CWD",
-];
+use crate::protocol::DIRECTORY_VARIABLES;
 
 /// Variables with the session of the agent.
 const SESSION_VARIABLES: &[&str] = &["GEMINI_SESSION_ID", "TERMINAI_SESSION_ID"];

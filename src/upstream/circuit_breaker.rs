@@ -107,9 +107,8 @@ impl CallGuard {
     pub(super) fn record_failure(mut self, reason: &'static str) {
         let is_probe = mem::take(&mut self.is_probe);
         let circuit = &self.circuit_breaker;
-        circuit
-            .metrics
-            .record_upstream_failure(&circuit.name, reason);
+        let labels = [circuit.name.clone().into(), reason.into()];
+        circuit.metrics.upstream_failures.with(labels).inc();
         let now = Instant::now();
         let mut state = circuit.state.lock();
         match &mut *state {

@@ -13,7 +13,7 @@ use crate::{
     dialect::Api,
     event::EventName,
     hook,
-    observe::{Export, Metrics, trace::TraceStatus},
+    observe::{AUDIT_SINK, ExportFailure, Metrics, otlp::Signal, trace::TraceStatus},
     state::{App, Snapshot},
     timestamp::rfc3339,
 };
@@ -129,7 +129,7 @@ pub struct SinkStatus {
     pub lost_lines: u64,
     /// Last failed attempt since the start of the process.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_failure: Option<ExportFailureView>,
+    pub last_failure: Option<ExportFailure>,
 }
 
 /// State of the recordings since the start of the process.
@@ -154,18 +154,7 @@ pub struct OtlpStatus {
     pub dropped: u64,
     /// Last failed attempt since the start of the process.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_failure: Option<ExportFailureView>,
-}
-
-/// Failed attempt to send lines, spans or log records.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ExportFailureView {
-    /// Time of the attempt: RFC 3339 in UTC.
-    pub time: String,
-    /// Reason why it failed.
-    pub error: String,
-    /// True if no attempt has succeeded since.
-    pub is_current: bool,
+    pub last_failure: Option<ExportFailure>,
 }
 
 /// Returns the state of the gateway.
@@ -226,12 +215,13 @@ fn guards<'a>(hooks: impl Iterator<Item = (EventName, &'a HookSpec)>) -> Vec<Gua
 }
 
 fn sink(metrics: &Metrics) -> SinkStatus {
+    let lines = |outcome: &'static str| metrics.audit_sink_lines.with([outcome.into()]).get();
     SinkStatus {
         lag_lines: metrics.audit_sink_lag.get(),
-        sent_lines: metrics.sink_lines("sent"),
-        refused_lines: metrics.sink_lines("refused"),
-        lost_lines: metrics.sink_lines("lost"),
-        last_failure: last_failure(metrics, Export::AuditSink),
+        sent_lines: lines("sent"),
+        refused_lines: lines("refused"),
+        lost_lines: lines("lost"),
+        last_failure: metrics.export_failures.last(AUDIT_SINK),
     }
 }
 
@@ -241,26 +231,21 @@ fn otlp(config: &Config, metrics: &Metrics) -> Vec<OtlpStatus> {
         return Vec::new();
     };
     let signals = [
-        (collector.traces, "traces", Export::Traces),
-        (collector.logs, "logs", Export::Logs),
+        (collector.traces, Signal::Traces.as_str()),
+        (collector.logs, Signal::Logs.as_str()),
     ];
-    let sent = signals.into_iter().filter(|(is_sent, ..)| *is_sent);
-    let statuses = sent.map(|(_, signal, export)| OtlpStatus {
+    let items = |signal: &'static str, outcome: &'static str| {
+        let labels = [signal.into(), outcome.into()];
+        metrics.otlp_items.with(labels).get()
+    };
+    let sent = signals.into_iter().filter(|(is_sent, _)| *is_sent);
+    let statuses = sent.map(|(_, signal)| OtlpStatus {
         signal,
-        sent: metrics.exported(signal, "sent"),
-        dropped: metrics.exported(signal, "dropped"),
-        last_failure: last_failure(metrics, export),
+        sent: items(signal, "sent"),
+        dropped: items(signal, "dropped"),
+        last_failure: metrics.export_failures.last(signal),
     });
     statuses.collect()
-}
-
-fn last_failure(metrics: &Metrics, export: Export) -> Option<ExportFailureView> {
-    let failure = metrics.export_failures.last(export)?;
-    Some(ExportFailureView {
-        time: rfc3339(failure.time),
-        error: failure.error,
-        is_current: failure.is_current,
-    })
 }
 
 /// Returns the configured upstreams, also of the config that is rolled out, and every fallback

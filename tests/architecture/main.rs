@@ -43,7 +43,8 @@ const LAYERS: &[&[&str]] = &[
         "timestamp",
     ],
     &["event", "http_client", "service_client"],
-    &["condition", "config", "protocol"],
+    &["protocol"],
+    &["condition", "config"],
     &["fleet", "observe"],
     &[
         "audit_log",

@@ -3,6 +3,7 @@
 mod answers;
 mod attacks;
 mod calls;
+mod equal_items;
 mod prompts;
 mod results;
 mod retries;
@@ -79,6 +80,13 @@ impl Chat {
     /// Sends the history, and returns the answer.
     async fn send(&self, gate: &TestGateway) -> Value {
         self.send_by(&gate.agent()).await
+    }
+
+    /// Sends the history, and returns the events of the streamed answer.
+    async fn stream(&self, gate: &TestGateway) -> Vec<Value> {
+        let answer = gate.agent().stream(MODEL, &self.body()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.events()
     }
 
     /// Sends the history in a session that has a name, whatever the history is.

@@ -400,6 +400,81 @@ fn message(text: &str) -> Value {
     json!({ "id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "content": content })
 }
 
+/// A message of the model in a phase.
+fn message_of(phase: &str, block: &Value) -> Value {
+    json!({ "id": format!("msg_{phase}"), "type": "message", "role": "assistant",
+        "status": "completed", "phase": phase, "content": [block] })
+}
+
+/// Events of a stream with these items, each sent as a whole but for its phase and its kind.
+fn whole_items(items: &[Value]) -> String {
+    let mut events = vec![created()];
+    for (index, item) in items.iter().enumerate() {
+        let mut start = item.clone();
+        if item["type"] == "message" {
+            start["content"] = json!([]);
+        }
+        for (kind, item) in [("added", &start), ("done", item)] {
+            let kind = format!("response.output_item.{kind}");
+            events.push(json!({ "type": kind, "output_index": index, "item": item }));
+        }
+    }
+    events.push(completed(&json!(items)));
+    let events = events.iter().map(|event| format!("data: {event}\n\n"));
+    events.collect()
+}
+
+#[tokio::test]
+async fn a_step_with_a_denied_call_keeps_its_phases_and_refusals() {
+    let block = |text: &str| json!({ "type": "output_text", "text": text, "annotations": [] });
+    let refusal = json!({ "type": "refusal", "refusal": "I cannot" });
+    let call = json!({ "id": "fc_1", "type": "function_call", "call_id": "c1", "name": "rm",
+        "arguments": "{}", "status": "completed" });
+    let first = [
+        message_of("commentary", &block("I look")),
+        message_of("other", &refusal),
+        call,
+    ];
+    let second = [message_of("final_answer", &block("done"))];
+    for is_stream in [false, true] {
+        let outputs = [first.to_vec(), second.to_vec()];
+        let upstream = Upstream::with(move |asked| {
+            let output = &outputs[usize::from(asked.body.contains("function_call_output"))];
+            if is_stream {
+                return respond(200, "text/event-stream", whole_items(output));
+            }
+            let body = json!({ "id": "r", "object": "response", "status": "completed",
+                "model": "m", "output": output });
+            respond(200, "application/json", body.to_string())
+        })
+        .await;
+        let gateway = gateway(&upstream, DENY_RM).await;
+        let body = json!({ "model": "m", "input": "go", "stream": is_stream,
+            "tools": [function("rm")] });
+
+        let answer = ask(&gateway, &body).await;
+
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let asked = upstream.requests();
+        assert_eq!(asked.len(), 2, "{}", answer.text());
+        let sent = asked[1].json();
+        assert_eq!(sent["input"][1]["phase"], "commentary", "{sent}");
+        assert_eq!(sent["input"][1]["content"][0]["text"], "I look", "{sent}");
+        assert_eq!(sent["input"][2]["phase"], "other", "{sent}");
+        assert_eq!(sent["input"][2]["content"][0], refusal, "{sent}");
+        if !is_stream {
+            let response = answer.json();
+            let phase = |item: &Value| item["phase"].clone();
+            let items = response["output"].as_array().unwrap().iter();
+            let phases: Vec<Value> = items.map(phase).collect();
+            assert_eq!(
+                json!(phases),
+                json!(["commentary", "other", "final_answer"])
+            );
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_denied_call_of_a_program_is_returned_to_the_model_with_the_program() {
     let program = json!({ "id": "prog_1", "type": "program", "call_id": "cp", "code": "rm()", "fingerprint": "fp" });

@@ -1,6 +1,9 @@
 //! Cleanup of hook processes: none outlives the call that it runs for.
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -142,10 +145,12 @@ async fn a_disconnect_from_the_events_endpoint_terminates_the_hooks() {
 async fn a_hook_that_ignores_sigterm_is_killed() {
     let upstream = Upstream::mock().await;
     let (gate, marker) = start(&upstream, "BeforeModel", SIGTERM_IGNORING_HOOK, "").await;
+    let started = Instant::now();
 
     call_and_disconnect(&gate, "/v1beta/models/m:generateContent", &marker).await;
 
     wait_until_processes_are_gone(&marker, KILL_TIMEOUT).await;
+    assert!(started.elapsed() >= Duration::from_secs(2));
 }
 
 #[tokio::test]

@@ -223,6 +223,24 @@ async fn an_edit_of_text_cannot_change_calls_or_results() {
 }
 
 #[tokio::test]
+async fn a_hook_of_terminai_sees_calls_without_white_space_and_escapes() {
+    let upstream = Upstream::mock().await;
+    let files = [("terminai", "BeforeModel", printing("guard", &json!({})))];
+    let gate = gate(&upstream, &files).await;
+    let call = r#"{ "functionCall" : { "name": "\u0072m", "args": { "n": 1.0 } } }"#;
+    let body = format!(
+        r#"{{"contents":[{{"role":"user","parts":[{{"text":"go"}}]}},{{"role":"model","parts":[{call}]}},{{"role":"user","parts":[{RESULT}]}}]}}"#
+    );
+
+    ask(&gate, "generateContent", &body).await;
+
+    let shown = gate.json("guard.json")["llm_request"]["messages"].clone();
+    let compact = r#"{"functionCall":{"name":"rm","args":{"n":1.0}}}"#;
+    assert_eq!(shown[1]["content"], compact);
+    assert!(upstream.only_request().body.contains(call));
+}
+
+#[tokio::test]
 async fn a_hook_of_terminai_removes_all_text() {
     let media = r#"{"inlineData":{"mimeType":"image/png","data":"aGk="}}"#;
     let picture =

@@ -1,6 +1,9 @@
 //! Redis session store, tested with a real Redis: sharing, outages and expiry.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use hookgate::{
     config::Secret,
@@ -302,6 +305,25 @@ async fn a_session_expires_once_and_not_while_another_gateway_uses_it() {
         assert_eq!(store.load(&key("quiet")).await, None);
         assert_eq!(denied_items(store, "busy").await, [2]);
     }
+}
+
+#[tokio::test]
+async fn a_session_with_a_call_in_flight_does_not_expire() {
+    const SHORT_IDLE_TIMEOUT: Duration = Duration::from_millis(400);
+    let redis = Redis::start();
+    let store = store_with_limits(&redis, 9, SHORT_IDLE_TIMEOUT);
+    store.save(&key("a"), state_denying(1), &[]).await;
+    let in_flight = [key("a"), key("ended")].map(Arc::new);
+
+    let started = Instant::now();
+    while started.elapsed() < 3 * SHORT_IDLE_TIMEOUT {
+        store.touch(&in_flight).await;
+        assert_eq!(store.expire().await, []);
+        sleep(Duration::from_millis(10)).await;
+    }
+
+    assert_eq!(denied_items(&store, "a").await, [1]);
+    assert_eq!(redis.ask("ZCARD hookgate:4:seen"), ":1\r\n+OK\r\n");
 }
 
 #[tokio::test]

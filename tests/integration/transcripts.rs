@@ -209,6 +209,26 @@ async fn a_denied_result_is_hidden_in_the_transcript() {
 }
 
 #[tokio::test]
+async fn the_transcript_of_a_call_of_another_api_has_the_fields_of_gemini_cli_only() {
+    let upstream = Upstream::mock().await;
+    let hooks = [copying_hook("BeforeModel", "true")];
+    let config = format!("{CONFIG}{}", hook::config(&hooks));
+    let gate = TestGateway::start(&upstream, &config).await;
+    let messages = json!([
+        { "role": "user", "content": "read a" },
+        { "role": "assistant", "content": [{ "type": "tool_use", "id": "call-12345", "name": "read_file", "input": {} }] },
+        { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "call-12345", "content": "A" }] },
+    ]);
+    let body = json!({ "model": "claude", "max_tokens": 9, "messages": messages });
+
+    let answer = gate.agent().post("/v1/messages", body.to_string()).await;
+
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let text = only_transcript(&gate);
+    assert!(!text.contains("hookgate"), "{text}");
+}
+
+#[tokio::test]
 async fn a_withdrawn_prompt_is_removed_from_the_transcript() {
     let upstream = Upstream::mock().await;
     let hooks = [copying_hook("BeforeModel", "true")];

@@ -6,10 +6,10 @@
 //! at that position. Shifting and combining the numbers of adjacent bytes gives the
 //! groups that are excluded at an offset (as in the Teddy and shift-or algorithms).
 
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
 use super::{
-    pattern_bits::{EXAMINED_BYTES, Table},
+    pattern_bits::{Bits, EXAMINED_BYTES, Table},
     window::MaskWindow,
 };
 
@@ -35,7 +35,7 @@ impl Prefilter {
         let groups = groups(tables);
         let mut out = [0; 256];
         for (byte, out) in (0..=u8::MAX).zip(&mut out) {
-            *out = ruled_out(&groups, byte);
+            *out = ruled_out(tables, &groups, byte);
         }
         Self { out }
     }
@@ -98,10 +98,10 @@ impl Prefilter {
 }
 
 /// Returns the number of a byte value.
-fn ruled_out(groups: &[Group], byte: u8) -> u64 {
+fn ruled_out(tables: &[Table; EXAMINED_BYTES], groups: &[Bits], byte: u8) -> u64 {
     let passes = groups.iter().enumerate().flat_map(|(number, group)| {
-        let places = group.places.iter().rev().enumerate();
-        let passing = places.filter(|(_, bytes)| bytes.has(byte));
+        let places = tables.iter().rev().enumerate();
+        let passing = places.filter(move |(_, table)| table.of(byte) & group != 0);
         passing.map(move |(place, _)| place * GROUPS + number)
     });
     passes.fold(u64::MAX, |out, bit| out & !(1 << bit))
@@ -116,91 +116,48 @@ fn lanes(mut number: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Patterns that are searched together.
-#[derive(Debug, Clone)]
-struct Group {
-    places: [Bytes; EXAMINED_BYTES],
-}
+/// For each set of patterns that a position allows, its number of byte values.
+type Counts = BTreeMap<Bits, u32>;
 
-impl Group {
-    fn with(&self, other: &Self) -> Self {
-        let mut places = self.places.clone();
-        for (bytes, more) in places.iter_mut().zip(&other.places) {
-            bytes.add(more);
-        }
-        Self { places }
-    }
-
-    /// Returns the share of random text that passes.
-    fn share(&self) -> f64 {
-        let shares = self
-            .places
-            .iter()
-            .map(|bytes| f64::from(bytes.count()) / 256.0);
-        shares.product()
-    }
-}
-
-/// Set of byte values.
-#[derive(Debug, Clone, Default)]
-struct Bytes([u128; 2]);
-
-impl Bytes {
-    fn has(&self, byte: u8) -> bool {
-        let half = self.0.get(usize::from(byte >> 7));
-        half.is_some_and(|bits| bits >> (byte & 0x7f) & 1 == 1)
-    }
-
-    fn insert(&mut self, byte: u8) {
-        if let Some(half) = self.0.get_mut(usize::from(byte >> 7)) {
-            *half |= 1 << (byte & 0x7f);
-        }
-    }
-
-    fn add(&mut self, other: &Self) {
-        for (half, more) in self.0.iter_mut().zip(other.0) {
-            *half |= more;
-        }
-    }
-
-    fn count(&self) -> u32 {
-        self.0.iter().map(|half| half.count_ones()).sum()
-    }
+/// Returns the share of random text that passes a group.
+fn share(counts: &[Counts; EXAMINED_BYTES], group: Bits) -> f64 {
+    let shares = counts.iter().map(|counts| {
+        let passing = counts.iter().filter(|(allowed, _)| **allowed & group != 0);
+        f64::from(passing.map(|(_, count)| count).sum::<u32>()) / 256.0
+    });
+    shares.product()
 }
 
 /// Merges patterns into groups, first those whose union lets through little more than
 /// each of them.
-fn groups(tables: &[Table; EXAMINED_BYTES]) -> Vec<Group> {
-    let used = (0..=u8::MAX).fold(0, |used, byte| used | tables[1].of(byte));
-    let group = |bit: u32| {
-        let places = tables.each_ref().map(|table| {
-            let mut bytes = Bytes::default();
-            let passing = (0..=u8::MAX).filter(|byte| table.of(*byte) >> bit & 1 == 1);
-            passing.for_each(|byte| bytes.insert(byte));
-            bytes
-        });
-        Group { places }
-    };
-    let mut groups: Vec<Group> = (0..64)
-        .filter(|bit| used >> bit & 1 == 1)
-        .map(group)
-        .collect();
+fn groups(tables: &[Table; EXAMINED_BYTES]) -> Vec<Bits> {
+    let counts = &tables.each_ref().map(|table| {
+        let mut counts = Counts::new();
+        for allowed in table.0 {
+            *counts.entry(allowed).or_default() += 1;
+        }
+        counts
+    });
+    let used = counts[1].keys().fold(0, |used, allowed| used | allowed);
+    let patterns = (0..64).map(|bit| 1 << bit);
+    let mut groups: Vec<Bits> = patterns.filter(|pattern| used & pattern != 0).collect();
     while groups.len() > GROUPS {
-        let costs = |(at, one): (usize, &Group)| {
-            let others = groups.iter().enumerate().skip(at + 1);
-            let cost = move |(other_at, other): (usize, &Group)| {
-                let cost = one.with(other).share() - one.share() - other.share();
+        let shares = groups.iter().map(|group| share(counts, *group));
+        let shares: Vec<f64> = shares.collect();
+        let all = groups.iter().zip(&shares).enumerate();
+        let pairs = all.clone().flat_map(|(at, (one, alone))| {
+            let others = all.clone().skip(at + 1);
+            others.map(move |(other_at, (other, other_alone))| {
+                let cost = share(counts, one | other) - alone - other_alone;
                 (cost, at, other_at)
-            };
-            others.map(cost).collect::<Vec<_>>()
-        };
-        let pairs = groups.iter().enumerate().flat_map(costs);
+            })
+        });
         let Some((_, one, other)) = pairs.min_by(|a, b| a.0.total_cmp(&b.0)) else {
             break;
         };
         let other = groups.swap_remove(other);
         if let Some(one) = groups.get_mut(one) {
-            *one = one.with(&other);
+            *one |= other;
         }
     }
     groups

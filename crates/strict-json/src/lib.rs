@@ -37,6 +37,7 @@
 mod decode;
 mod document;
 mod edit;
+mod escapes;
 mod keys;
 mod layout;
 mod names;
@@ -55,6 +56,7 @@ pub use self::{
     decode::unquote,
     document::Document,
     edit::write_array,
+    escapes::{ESCAPE_BYTES, unescaped_chars, unescaped_lossy},
     keys::same_field,
     layout::{Layout, Within},
 };

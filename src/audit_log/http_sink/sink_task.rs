@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     backoff::Backoff,
-    observe::{Export, Metrics},
+    observe::{AUDIT_SINK, Metrics},
 };
 
 /// Maximum time for which the first line of a batch waits for further lines.
@@ -221,10 +221,9 @@ impl SinkTask {
 
     async fn record_accepted(&mut self, last: &PlacedLine, lines: u64, unsent: UnsentLines) {
         let UnsentLines { refused, damaged } = unsent;
-        self.metrics
-            .record_sink_lines("sent", lines.saturating_sub(refused + damaged));
-        self.metrics.record_sink_lines("refused", refused);
-        self.metrics.record_sink_lines("lost", damaged);
+        self.count_lines("sent", lines.saturating_sub(refused + damaged));
+        self.count_lines("refused", refused);
+        self.count_lines("lost", damaged);
         if damaged > 0 {
             tracing::error!(
                 audit.lines = damaged,
@@ -238,7 +237,7 @@ impl SinkTask {
             );
         }
         if std::mem::take(&mut self.is_failing) {
-            self.metrics.export_failures.end(Export::AuditSink);
+            self.metrics.export_failures.end(AUDIT_SINK);
             tracing::info!("audit sink: sending recovered");
         }
         self.position = Some(last.position.clone());
@@ -252,7 +251,7 @@ impl SinkTask {
 
     fn record_missing(&self, lines: u64) {
         if lines > 0 {
-            self.metrics.record_sink_lines("lost", lines);
+            self.count_lines("lost", lines);
             tracing::error!(
                 audit.lines = lines,
                 "audit sink: lines were removed or damaged before they were sent"
@@ -260,10 +259,16 @@ impl SinkTask {
         }
     }
 
+    fn count_lines(&self, outcome: &'static str, lines: u64) {
+        let counter = self.metrics.audit_sink_lines.with([outcome.into()]);
+        counter.inc_by(lines);
+    }
+
     fn record_failure(&mut self, error: &SendError) {
-        self.metrics.record_sink_failure(error.reason());
+        let failed = &self.metrics.audit_sink_failures;
+        failed.with([error.reason().into()]).inc();
         let failures = &self.metrics.export_failures;
-        failures.keep(Export::AuditSink, error.to_string());
+        failures.keep(AUDIT_SINK, error.to_string());
         self.record_lag();
         if !std::mem::replace(&mut self.is_failing, true) {
             tracing::warn!(%error, "audit sink: sending failed");
@@ -306,7 +311,7 @@ impl Drop for SinkTask {
     fn drop(&mut self) {
         self.set_lag(0);
         if self.is_failing {
-            self.metrics.export_failures.end(Export::AuditSink);
+            self.metrics.export_failures.end(AUDIT_SINK);
         }
         self.end.cancel();
     }

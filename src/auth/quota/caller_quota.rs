@@ -164,10 +164,7 @@ impl Entry<'_> {
         match limits.loss_mode() {
             LossMode::Divided(replicas) => self.check(replicas)?,
             LossMode::Unlimited => self.count_rate(1),
-            LossMode::Refused => {
-                let caller = Arc::clone(&self.quota.name);
-                return Err(QuotaExceeded::Unavailable { caller });
-            }
+            LossMode::Refused => return Err(self.exceeded(LimitRefusal::Unavailable)),
         }
         Ok(CountedBy::Process)
     }
@@ -231,8 +228,10 @@ impl Entry<'_> {
     /// Checks the number of calls of this process, this one included.
     fn check_in_flight(&self, limit: usize) -> Result<(), QuotaExceeded> {
         if self.quota.in_flight.load(Ordering::Relaxed) > limit {
-            let caller = Arc::clone(&self.quota.name);
-            return Err(QuotaExceeded::Concurrency { caller, limit });
+            return Err(QuotaExceeded {
+                limit: limit as u64,
+                ..self.exceeded(LimitRefusal::Calls)
+            });
         }
         Ok(())
     }
@@ -240,24 +239,19 @@ impl Entry<'_> {
     /// Names the limit of the grant that a request exceeds. Those that it does not have are never
     /// exceeded.
     fn exceeded(&self, refusal: LimitRefusal) -> QuotaExceeded {
-        let (caller, grant) = (Arc::clone(&self.quota.name), self.grant);
-        let per_day = grant.tokens_per_day.unwrap_or(NonZeroU64::MIN);
-        match refusal {
-            LimitRefusal::Calls => QuotaExceeded::Concurrency {
-                caller,
-                limit: grant.shared_in_flight.unwrap_or_default(),
-            },
-            LimitRefusal::TokensSpent(retry_after) => QuotaExceeded::Tokens {
-                caller,
-                per_day,
-                retry_after,
-            },
-            LimitRefusal::TokensReserved => QuotaExceeded::TokensReserved { caller, per_day },
-            LimitRefusal::Rate(retry_after) => QuotaExceeded::Rate {
-                caller,
-                per_minute: grant.requests_per_minute.unwrap_or(NonZeroU32::MIN),
-                retry_after,
-            },
+        let grant = self.grant;
+        let limit = match refusal {
+            LimitRefusal::Calls => grant.shared_in_flight.map(|calls| calls as u64),
+            LimitRefusal::TokensSpent(_) | LimitRefusal::TokensReserved => {
+                grant.tokens_per_day.map(NonZeroU64::get)
+            }
+            LimitRefusal::Rate(_) => grant.requests_per_minute.map(|rate| rate.get().into()),
+            LimitRefusal::Unavailable => None,
+        };
+        QuotaExceeded {
+            caller: Arc::clone(&self.quota.name),
+            limit: limit.unwrap_or_default(),
+            refusal,
         }
     }
 }

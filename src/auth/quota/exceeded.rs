@@ -1,97 +1,95 @@
 //! Limits that a request would exceed.
 
-use std::{
-    num::{NonZeroU32, NonZeroU64},
-    sync::Arc,
-    time::Duration,
-};
-
-use thiserror::Error;
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 /// `Retry-After` for limits whose end cannot be known.
 pub(super) const RETRY_SOON: Duration = Duration::from_secs(1);
 
-/// Quota that a request would exceed.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum QuotaExceeded {
-    /// Rate limit in requests per minute.
-    #[error("rate limit exceeded for caller `{caller}`: {per_minute} requests per minute")]
-    Rate {
-        /// Name of the caller.
-        caller: Arc<str>,
-        /// Limit that was exceeded.
-        per_minute: NonZeroU32,
-        /// Time until the next request is allowed.
-        retry_after: Duration,
-    },
-    /// Quota of tokens per day.
-    #[error("daily token quota exceeded for caller `{caller}`: {per_day} tokens per day")]
-    Tokens {
-        /// Name of the caller.
-        caller: Arc<str>,
-        /// Limit that was exceeded.
-        per_day: NonZeroU64,
-        /// Time until the tokens are reset: at midnight in UTC, but at least an hour after the last
-        /// reset.
-        retry_after: Duration,
-    },
-    /// Quota of tokens per day, of which the rest is reserved.
-    #[error(
-        "daily token quota of caller `{caller}` is reserved by its requests in flight: {per_day} tokens per day"
-    )]
-    TokensReserved {
-        /// Name of the caller.
-        caller: Arc<str>,
-        /// Limit that was exceeded.
-        per_day: NonZeroU64,
-    },
-    /// Limit of concurrent requests.
-    #[error("concurrency limit exceeded for caller `{caller}`: {limit} requests at the same time")]
-    Concurrency {
-        /// Name of the caller.
-        caller: Arc<str>,
-        /// Limit that was exceeded.
-        limit: usize,
-    },
-    /// The shared limits are unavailable, and requests are refused until they are back.
-    #[error("limits of caller `{caller}` are unavailable: Redis does not answer")]
-    Unavailable {
-        /// Name of the caller.
-        caller: Arc<str>,
-    },
+/// Limit of a caller that a request would exceed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuotaExceeded {
+    /// Name of the caller.
+    pub(super) caller: Arc<str>,
+    /// Number of requests or tokens that the caller may have.
+    pub(super) limit: u64,
+    /// Reason of the refusal.
+    pub refusal: LimitRefusal,
 }
 
-/// Limit of a caller that a request exceeds, before it is named.
+/// Reason why a limit refuses a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LimitRefusal {
-    /// The calls of all replicas are too many.
+pub enum LimitRefusal {
+    /// Too many requests at the same time.
     Calls,
-    /// The tokens of the day are spent. They are reset after this time.
+    /// The tokens of the day are spent. They are reset after this time: at midnight in UTC, but
+    /// at least an hour after the last reset.
     TokensSpent(Duration),
     /// The rest of the tokens is reserved by calls in flight.
     TokensReserved,
-    /// The next request is allowed after this time.
+    /// Too many requests in a minute. The next one is allowed after this time.
     Rate(Duration),
+    /// The shared limits are unavailable, and requests are refused until they are back.
+    Unavailable,
 }
 
 impl QuotaExceeded {
     /// Returns the value of the metric label `outcome`.
     pub(in crate::auth) const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Rate { .. } => "rate_limit",
-            Self::Tokens { .. } | Self::TokensReserved { .. } => "token_quota",
-            Self::Concurrency { .. } => "concurrency_limit",
-            Self::Unavailable { .. } => "limits_unavailable",
+        match self.refusal {
+            LimitRefusal::Rate(_) => "rate_limit",
+            LimitRefusal::TokensSpent(_) | LimitRefusal::TokensReserved => "token_quota",
+            LimitRefusal::Calls => "concurrency_limit",
+            LimitRefusal::Unavailable => "limits_unavailable",
         }
     }
 
     /// Returns the delay for `Retry-After`.
     pub const fn retry_after(&self) -> Duration {
-        match self {
-            Self::Rate { retry_after, .. } | Self::Tokens { retry_after, .. } => *retry_after,
-            Self::TokensReserved { .. } | Self::Concurrency { .. } | Self::Unavailable { .. } => {
+        match self.refusal {
+            LimitRefusal::Rate(delay) | LimitRefusal::TokensSpent(delay) => delay,
+            LimitRefusal::TokensReserved | LimitRefusal::Calls | LimitRefusal::Unavailable => {
                 RETRY_SOON
             }
         }
     }
 }
+
+impl fmt::Display for QuotaExceeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (caller, limit) = (&self.caller, self.limit);
+        match self.refusal {
+            LimitRefusal::Rate(_) => {
+                write!(
+                    f,
+                    "rate limit exceeded for caller `{caller}`: {limit} requests per minute"
+                )
+            }
+            LimitRefusal::TokensSpent(_) => {
+                write!(
+                    f,
+                    "daily token quota exceeded for caller `{caller}`: {limit} tokens per day"
+                )
+            }
+            LimitRefusal::TokensReserved => {
+                write!(
+                    f,
+                    "daily token quota of caller `{caller}` is reserved by its requests in flight: {limit} tokens per day"
+                )
+            }
+            LimitRefusal::Calls => {
+                write!(
+                    f,
+                    "concurrency limit exceeded for caller `{caller}`: {limit} requests at the same time"
+                )
+            }
+            LimitRefusal::Unavailable => {
+                write!(
+                    f,
+                    "limits of caller `{caller}` are unavailable: Redis does not answer"
+                )
+            }
+        }
+    }
+}
+
+impl Error for QuotaExceeded {}

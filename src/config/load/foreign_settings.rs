@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 use super::paths::normalized_path;
 use crate::{
     config::{
-        registry::{ProtocolShape, Registry},
         schema::did_you_mean::did_you_mean,
         source_span::Problem,
         spanned_yaml::{SpannedYaml, escape_key},
         units,
     },
     event::{AgentScope, EventAlias, EventName, SettingsFormat},
+    protocol::{self, Protocol},
 };
 
 /// Keys of the `hooks` block that are no events.
@@ -43,15 +43,11 @@ pub(super) struct Translation {
 
 /// Returns the protocol of a settings file that names none: by the folder of the file,
 /// else by the names of its events.
-pub(super) fn detect<'a>(
-    registry: &'a Registry,
-    path: &Path,
-    value: &Value,
-) -> Option<&'a ProtocolShape> {
+pub(super) fn detect(path: &Path, value: &Value) -> Option<&'static dyn Protocol> {
     let path = normalized_path(path);
     let folder = path.parent();
-    let by_folder = |protocol: &&ProtocolShape| {
-        let folders = folder.zip(protocol.folder);
+    let by_folder = |protocol: &&dyn Protocol| {
+        let folders = folder.zip(protocol.settings_folder());
         folders.is_some_and(|(folder, own)| folder.ends_with(own))
     };
     let keys = value.get("hooks").and_then(Value::as_object);
@@ -65,9 +61,10 @@ pub(super) fn detect<'a>(
         let mut foreign = keys.iter().filter(|key| !is_own(key));
         foreign.any(|key| format.events.iter().any(|alias| alias.name == *key))
     };
-    let by_events = |protocol: &&ProtocolShape| protocol.settings.is_some_and(has_events);
-    let found = registry.protocols.iter().find(by_folder);
-    found.or_else(|| registry.protocols.iter().find(by_events))
+    let by_events = |protocol: &&dyn Protocol| protocol.settings_format().is_some_and(has_events);
+    let mut all = protocol::ALL.iter().copied();
+    let found = all.clone().find(by_folder);
+    found.or_else(|| all.find(by_events))
 }
 
 /// Translates a settings file of a family.

@@ -18,13 +18,14 @@ use crate::{
         schema::{UnknownKeys, validate},
         settings::{
             config_file::Config,
-            hook_view::SystemMessages,
             hooks::{DEFAULT_PROTOCOL, HookFile, HookGroup, HookSpec, SettingsFile},
+            system_messages::SystemMessages,
         },
         source_span::{Problem, SourceSpan},
         spanned_yaml::{SpannedYaml, span_to_value},
     },
     event::{AgentScope, EventName},
+    protocol::{self, Protocol},
 };
 
 /// The hooks of a settings file or of the config itself.
@@ -95,14 +96,13 @@ impl Loader {
     ) -> Result<HookBlock, Vec<Problem>> {
         let document = self.read_settings(&file.path, span);
         let document = document.map_err(|problem| vec![problem])?;
-        let is_protocol = |name: &String| registry.protocols.iter().any(|shape| shape.name == name);
+        let is_protocol = |name: &String| protocol::find(name).is_some();
         if !file.protocol.as_ref().is_none_or(is_protocol) {
             // The validation of the config reports it.
             return Err(Vec::new());
         }
         let mut defaults = defaults.clone();
-        let (document, value, scopes) =
-            self.translate_settings(file, document, registry, &mut defaults);
+        let (document, value, scopes) = self.translate_settings(file, document, &mut defaults);
         let validated = validate::<SettingsFile>(&document, value, registry, UnknownKeys::Ignored);
         let mut value = validated.value;
         self.resolve_secrets(&mut value, &document);
@@ -117,7 +117,7 @@ impl Loader {
         let block = HookBlock::new(document, value, &defaults)
             .map_err(|error| vec![Problem::at(&start, error.to_string())])?;
         if block.is_without_effect() {
-            self.warnings.push(no_hooks(&block.document, registry));
+            self.warnings.push(no_hooks(&block.document));
         }
         Ok(block)
     }
@@ -155,17 +155,16 @@ impl Loader {
         &mut self,
         file: &HookFile,
         mut document: SpannedYaml,
-        registry: &Registry,
         defaults: &mut Map<String, Value>,
     ) -> (SpannedYaml, Value, Vec<(String, AgentScope)>) {
         let value = document.value();
         let protocol = match &file.protocol {
-            Some(name) => registry.protocols.iter().find(|shape| shape.name == name),
-            None => foreign_settings::detect(registry, &file.path, &value),
+            Some(name) => protocol::find(name),
+            None => foreign_settings::detect(&file.path, &value),
         };
-        let name = protocol.map_or(DEFAULT_PROTOCOL, |shape| shape.name);
+        let name = protocol.map_or(DEFAULT_PROTOCOL, Protocol::name);
         defaults.insert("protocol".to_owned(), json!(name));
-        let Some(format) = protocol.and_then(|shape| shape.settings) else {
+        let Some(format) = protocol.and_then(Protocol::settings_format) else {
             return (document, value, Vec::new());
         };
         let translation = foreign_settings::translate(&document, name, format);

@@ -7,12 +7,12 @@ use crate::{
     config::{
         matcher::Matcher,
         policy_layer::PolicyLayer,
-        registry::Registry,
         settings::hooks::{BUILTIN, HookGroup, HookSpec},
         source_span::Problem,
         spanned_yaml::{SpannedYaml, escape_key},
     },
     event::{AgentScope, EventName, MatcherSubject, SubjectKind},
+    protocol,
 };
 
 /// Settings of hooks without an effect on those of type `builtin`.
@@ -44,9 +44,11 @@ pub(super) fn unused_settings(document: &SpannedYaml, value: &Value) -> Vec<Prob
 
 /// Returns a warning about a settings file without hooks, at the key that was probably meant as
 /// one of them.
-pub(super) fn no_hooks(document: &SpannedYaml, registry: &Registry) -> Problem {
+pub(super) fn no_hooks(document: &SpannedYaml) -> Problem {
     let message = "the settings file has no hooks, so none of it runs";
-    let formats = registry.protocols.iter().filter_map(|shape| shape.settings);
+    let formats = protocol::ALL
+        .iter()
+        .filter_map(|protocol| protocol.settings_format());
     let aliases = formats.flat_map(|format| format.events);
     let aliases: Vec<&str> = aliases.map(|alias| alias.name).collect();
     let value = document.value();
@@ -94,10 +96,8 @@ fn group_warnings(value: &Value, event: EventName, pointer: &str) -> Vec<(String
     let matcher = value.pointer(&at_matcher).and_then(Value::as_str);
     let (matcher, translation_warning) = Matcher::parse(matcher.unwrap_or_default());
     let unused_matcher = unused_matcher(&matcher, event).map(|text| (at_matcher.clone(), text));
-    let blanks = (event.subjects() == SubjectKind::Tools && matcher.has_blank_alternative()).then(|| {
-        let message = "the matcher has blanks beside `|`, which no name of a tool has, so that these alternatives never match";
-        (at_matcher.clone(), message.to_owned())
-    });
+    let unmatched = unmatched_by_tools(&matcher).filter(|_| event.subjects() == SubjectKind::Tools);
+    let unmatched = unmatched.map(|text| (at_matcher.clone(), text.to_owned()));
     let hooks = matching(value, &format!("{pointer}/hooks/*")).into_iter();
     let failure_modes = hooks.filter_map(|pointer| {
         let message = unused_failure_mode(value.pointer(&pointer)?, event)?;
@@ -112,8 +112,23 @@ fn group_warnings(value: &Value, event: EventName, pointer: &str) -> Vec<(String
         .chain(failure_modes)
         .chain(unused_settings)
         .chain(translation_warning)
-        .chain(blanks)
+        .chain(unmatched)
         .collect()
+}
+
+/// Returns why a matcher, or an alternative of it, matches no name of a tool.
+fn unmatched_by_tools(matcher: &Matcher) -> Option<&'static str> {
+    if matcher.has_blank_alternative() {
+        Some(
+            "the matcher has blanks beside `|`, which no name of a tool has, so that these alternatives never match",
+        )
+    } else if matcher.is_permission_rule() {
+        Some(
+            "the matcher is a permission rule, which no name of a tool matches: write the name alone, and check the arguments in the hook",
+        )
+    } else {
+        None
+    }
 }
 
 /// Returns warnings about settings of hooks that policies do not have.
@@ -243,7 +258,7 @@ fn is_equal(one: &HookSpec, other: &HookSpec) -> bool {
 
 /// Returns whether equal hooks have the same effect where both match.
 fn has_same_effect(one: &HookSpec, other: &HookSpec) -> bool {
-    let facts = |hook: &HookSpec| (hook.view, hook.context, hook.shadow, hook.timeout);
+    let facts = |hook: &HookSpec| (hook.document, hook.context, hook.shadow, hook.timeout);
     one.kind == other.kind
         && one.settings == other.settings
         && facts(one) == facts(other)

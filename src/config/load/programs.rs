@@ -11,10 +11,12 @@ use std::{
 };
 
 use super::loader::Loader;
-use crate::config::{
-    registry::Registry,
-    settings::{config_file::Config, hooks::HookSpec},
-    source_span::Problem,
+use crate::{
+    config::{
+        settings::{config_file::Config, hooks::HookSpec},
+        source_span::Problem,
+    },
+    protocol::DIRECTORY_VARIABLES,
 };
 
 /// First words of commands that bash runs itself: its builtins and reserved words.
@@ -103,7 +105,7 @@ const MAX_INTERPRETER_BYTES: u64 = 256;
 
 impl Loader {
     /// Warns of each hook whose command begins with a program that is missing.
-    pub(super) fn warn_of_missing_programs(&mut self, config: &Config, registry: &Registry) {
+    pub(super) fn warn_of_missing_programs(&mut self, config: &Config) {
         let hooks = config.hooks.iter().flat_map(|(event, groups)| {
             let hooks = groups.iter().flat_map(|group| &group.hooks);
             hooks.map(move |hook| (event, hook))
@@ -112,7 +114,7 @@ impl Loader {
             // Processes of a bundle's hooks run in its folder.
             let layer = self.layers.iter().find(|layer| layer.contains(&hook.span));
             let directory = layer.map_or(&config.hook_directory, |layer| &layer.directory);
-            let problem = missing_program(hook, directory, registry.directory_variables)?;
+            let problem = missing_program(hook, directory)?;
             let label = hook.label();
             let message = format!("hook `{label}` on {event}: {problem}");
             Some(Problem::at(&hook.span, message))
@@ -122,9 +124,9 @@ impl Loader {
 }
 
 /// Returns the reason why the program of a hook's command cannot be started, if that is certain.
-fn missing_program(hook: &HookSpec, directory: &Path, variables: &[&str]) -> Option<String> {
+fn missing_program(hook: &HookSpec, directory: &Path) -> Option<String> {
     let command = unquoted(hook.command()?.trim_start());
-    if let Some((variable, path)) = below_directory(&command, variables) {
+    if let Some((variable, path)) = below_directory(&command) {
         let path = first_word(path).filter(|_| !hook.sets_variable(variable))?;
         let here = format!(
             ": the variable is `hook_directory` (`{}`)",
@@ -224,9 +226,9 @@ fn unquoted(command: &str) -> Cow<'_, str> {
 
 /// Returns the variable with the directory of hooks with which a command begins, and the command
 /// after it.
-fn below_directory<'a>(command: &'a str, variables: &[&'a str]) -> Option<(&'a str, &'a str)> {
+fn below_directory(command: &str) -> Option<(&'static str, &str)> {
     let start = command.strip_prefix('$')?;
-    variables.iter().find_map(|name| {
+    DIRECTORY_VARIABLES.iter().find_map(|name| {
         let braced = format!("{{{name}}}");
         let rest = start
             .strip_prefix(name)

@@ -1,57 +1,24 @@
 //! Comments in settings.json files, which gemini-cli allows.
 
-/// The syntax around a character.
-#[derive(Debug, Clone, Copy)]
-enum Syntax {
-    Code,
-    Text,
-    LineComment,
-    BlockComment,
-}
+use regex::{Captures, Regex};
+
+/// Texts, which may contain `//`, and comments. Each may end with the file.
+const TEXTS_AND_COMMENTS: &str = r#""(?s:\\.|[^"\\])*"?|//[^\n]*|/\*(?s:.*?)(?:\*/|\z)"#;
 
 /// Replaces `//` and `/* */` comments by spaces, so that positions are kept.
 pub(super) fn blank_comments(text: &str) -> String {
-    let mut blanked = String::with_capacity(text.len());
-    let mut syntax = Syntax::Code;
-    let mut last = ' ';
-    for char in text.chars() {
-        let before = std::mem::replace(&mut last, char);
-        let shown = match (syntax, before, char) {
-            (Syntax::Code, '/', '/' | '*') => {
-                syntax = match char {
-                    '/' => Syntax::LineComment,
-                    _ => Syntax::BlockComment,
-                };
-                last = ' ';
-                blanked.pop();
-                blanked.push(' ');
-                ' '
-            }
-            (Syntax::Code, _, '"') => {
-                syntax = Syntax::Text;
-                char
-            }
-            // An escaped character neither ends the text nor escapes the next one.
-            (Syntax::Text, '\\', _) => {
-                last = ' ';
-                char
-            }
-            (Syntax::LineComment, _, '\n') | (Syntax::Text, _, '"') => {
-                syntax = Syntax::Code;
-                char
-            }
-            (Syntax::BlockComment, '*', '/') => {
-                syntax = Syntax::Code;
-                last = ' ';
-                ' '
-            }
-            (Syntax::LineComment, _, _) => ' ',
-            (Syntax::BlockComment, _, _) if char != '\n' => ' ',
-            (Syntax::Code | Syntax::Text | Syntax::BlockComment, _, _) => char,
-        };
-        blanked.push(shown);
-    }
-    blanked
+    let Ok(pattern) = Regex::new(TEXTS_AND_COMMENTS) else {
+        return text.to_owned();
+    };
+    let blanked = pattern.replace_all(text, |found: &Captures<'_>| {
+        let found = found.get_match().as_str();
+        if found.starts_with('"') {
+            return found.to_owned();
+        }
+        let blank = |char| if char == '\n' { char } else { ' ' };
+        found.chars().map(blank).collect()
+    });
+    blanked.into_owned()
 }
 
 #[cfg(test)]

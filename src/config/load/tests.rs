@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::{
     config::{
         BundleCapability, BundleTrust, Config, ConfigError, FailureMode, HookMode, HookSpec,
-        HookView, Overrides, PolicyLayer, SystemMessages, tests::REGISTRY,
+        Overrides, PolicyLayer, SystemMessages, tests::REGISTRY,
     },
     event::{EventName, MatcherSubject},
 };
@@ -211,7 +211,7 @@ hooks:
         (own.on_failure, own.mode),
         (FailureMode::Open, HookMode::Observe)
     );
-    assert_eq!(own.view, HookView::Document);
+    assert!(own.document);
     assert_eq!(own.timeout, Duration::from_millis(500));
     let (_, other) = hooks(&config)[1];
     assert_eq!(other.protocol, "llxprt");
@@ -220,7 +220,7 @@ hooks:
         (other.on_failure, other.mode),
         (FailureMode::Closed, HookMode::Enforce)
     );
-    assert_eq!(other.view, HookView::StableForm);
+    assert!(!other.document);
     assert_eq!(other.timeout, Duration::from_secs(2));
 }
 

@@ -10,16 +10,18 @@ use serde_json::Value;
 use url::{Host, Url};
 
 use super::{loader::Loader, pointers::matching};
-use crate::config::{
-    registry::{KnownMethod, Registry},
-    schema::{did_you_mean::did_you_mean, formats::is_loopback},
-    settings::{
-        auth::Auth,
-        config_file::Config,
-        coverage::{StoreMode, covers},
-        upstreams::UpstreamsConfig,
+use crate::{
+    config::{
+        schema::{did_you_mean::did_you_mean, formats::is_loopback},
+        settings::{
+            auth::Auth,
+            config_file::Config,
+            coverage::{StoreMode, covers},
+            upstreams::UpstreamsConfig,
+        },
+        spanned_yaml::escape_key,
     },
-    spanned_yaml::escape_key,
+    dialect::{self, Access, Api, FIELDS, RequestField},
 };
 
 const MAX_HEADER_NAME_BYTES: usize = 128;
@@ -104,7 +106,7 @@ impl Loader {
         }
     }
 
-    pub(super) fn check_upstreams(&mut self, config: &Config, registry: &Registry) {
+    pub(super) fn check_upstreams(&mut self, config: &Config) {
         let upstreams = &config.upstreams;
         if upstreams.iter().next().is_none() {
             let message = "`upstreams` must contain `gemini`, `vertex`, `code_assist`, `anthropic` or `openai`";
@@ -120,35 +122,33 @@ impl Loader {
         self.check_own_addresses(config);
         self.warn_of_versions(upstreams);
         for (index, entry) in config.coverage.allow.iter().enumerate() {
-            if let Err(message) = check_method(entry, &registry.methods) {
-                self.problem(&format!("/coverage/allow/{index}"), message);
-                continue;
+            let pointer = format!("/coverage/allow/{index}");
+            match check_entry(entry) {
+                Ok(()) => self.warn_of_entry(&pointer, entry, config),
+                Err(message) => self.problem(&pointer, message),
             }
-            let mut methods = registry.methods.iter();
-            let is_effective = methods.any(|method| {
-                covers(entry, method.name) && is_configured(upstreams, method.upstream)
-            });
-            if !is_effective {
-                let message = format!("no API of `upstreams` has `{entry}`, so it has no effect");
-                self.warning(&format!("/coverage/allow/{index}"), message);
-            }
-            let mut methods = registry.methods.iter();
-            let needs_storage =
-                methods.any(|method| method.name == *entry && method.needs_stored_response);
-            if needs_storage && config.coverage.store == StoreMode::Never {
-                let message =
-                    format!("`{entry}` needs stored responses, but `coverage.store` is `never`");
-                self.warning(&format!("/coverage/allow/{index}"), message);
-            }
-            let mut methods = registry.methods.iter();
-            let unseen =
-                methods.find(|method| covers(entry, method.name) && method.has_uninspected_answers);
-            if let Some(name) = unseen.map(|method| method.name) {
-                let message = format!(
-                    "no hook and no policy inspects the answers of `{name}`, and `request_limits` applies only its `max_input`"
-                );
-                self.warning(&format!("/coverage/allow/{index}"), message);
-            }
+        }
+    }
+
+    /// Warns of an entry of `coverage.allow` without effect, or with effects that may surprise.
+    fn warn_of_entry(&mut self, pointer: &str, entry: &str, config: &Config) {
+        let mut apis = allowed_by(entry).map(|(_, api, _)| api.upstream());
+        if !apis.any(|api| config.upstreams.get(api).is_some()) {
+            let message = format!("no API of `upstreams` has `{entry}`, so it has no effect");
+            self.warning(pointer, message);
+        }
+        if needs_stored_response(entry) && config.coverage.store == StoreMode::Never {
+            let message =
+                format!("`{entry}` needs stored responses, but `coverage.store` is `never`");
+            self.warning(pointer, message);
+        }
+        let mut methods = dialect::methods().filter(|method| covers(entry, method.name));
+        if let Some(unseen) = methods.find(|method| method.answers_with_uninspected_text()) {
+            let name = unseen.name;
+            let message = format!(
+                "no hook and no policy inspects the answers of `{name}`, and `request_limits` applies only its `max_input`"
+            );
+            self.warning(pointer, message);
         }
     }
 
@@ -193,7 +193,7 @@ impl Loader {
                 ("anthropic", keys.anthropic.is_some()),
                 ("openai", keys.openai.is_some()),
             ];
-            let is_configured = |api: &str| is_configured(upstreams, api);
+            let is_configured = |api: &str| upstreams.get(api).is_some();
             for (api, _) in own
                 .iter()
                 .filter(|(api, has_key)| *has_key && !is_configured(api))
@@ -282,28 +282,40 @@ fn version_in(path: &str) -> Option<&str> {
     is_version.then(|| path.strip_prefix(start))?
 }
 
-/// Returns whether `upstreams` has an API.
-fn is_configured(upstreams: &UpstreamsConfig, api: &str) -> bool {
-    upstreams.iter().any(|(configured, _)| configured == api)
-}
-
 /// Checks whether requests to `url` leave this machine without TLS.
 pub(super) fn is_unencrypted(url: &Url) -> bool {
     url.scheme() == "http" && !is_loopback(url)
 }
 
+/// Returns the methods of the model APIs, and fields of requests.
+fn methods_and_fields() -> impl Iterator<Item = (&'static str, Api, Access)> {
+    let methods = dialect::methods().map(|method| (method.name, method.api, method.access));
+    let fields = FIELDS.iter();
+    methods.chain(fields.map(|field| (field.name, field.api, field.access)))
+}
+
+/// Returns the methods and fields that an entry of `coverage.allow` covers.
+fn allowed_by(entry: &str) -> impl Iterator<Item = (&'static str, Api, Access)> {
+    methods_and_fields().filter(move |(name, ..)| covers(entry, name))
+}
+
+/// Returns whether an entry of `coverage.allow` has an effect only if the API stores responses.
+fn needs_stored_response(entry: &str) -> bool {
+    let kinds = [RequestField::PreviousResponse, RequestField::Background];
+    let (mut methods, mut fields) = (dialect::methods(), FIELDS.iter());
+    methods.any(|method| method.name == entry && method.names_response())
+        || fields.any(|field| field.name == entry && kinds.contains(&field.kind))
+}
+
 /// Checks an entry of `coverage.allow`.
-fn check_method(entry: &str, methods: &[KnownMethod]) -> Result<(), String> {
-    let mut named = methods
-        .iter()
-        .filter(|method| covers(entry, method.name))
-        .peekable();
-    if named.peek().is_none() {
-        let hint = did_you_mean(entry, methods.iter().map(|method| method.name));
+fn check_entry(entry: &str) -> Result<(), String> {
+    let mut allowed = allowed_by(entry).peekable();
+    if allowed.peek().is_none() {
+        let hint = did_you_mean(entry, methods_and_fields().map(|(name, ..)| name));
         return Err(format!("unknown method `{entry}`{hint}"));
     }
     // A family is refused only if none of its methods can be allowed.
-    let refusals = named.map(|method| Some(format!("`{}` {}", method.name, method.never?)));
+    let refusals = allowed.map(|(name, _, access)| Some(format!("`{name}` {}", access.refusal()?)));
     let refusals: Option<Vec<String>> = refusals.collect();
     refusals.and_then(|mut all| all.pop()).map_or(Ok(()), Err)
 }

@@ -4,10 +4,13 @@ use jsonschema::{ValidationError, error::ValidationErrorKind};
 use serde_json::Value;
 
 use super::did_you_mean::did_you_mean;
-use crate::config::{
-    registry::{Format, ProtocolShape},
-    source_span::{Problem, SourceSpan},
-    spanned_yaml::{SpannedYaml, escape_key, unescape_key},
+use crate::{
+    config::{
+        registry::Format,
+        source_span::{Problem, SourceSpan},
+        spanned_yaml::{SpannedYaml, escape_key, unescape_key},
+    },
+    protocol,
 };
 
 /// A violation of a schema, with the context of its message.
@@ -17,7 +20,6 @@ pub(super) struct SchemaError<'a> {
     pub(super) value: &'a Value,
     pub(super) schema: &'a Value,
     pub(super) formats: &'a [Format],
-    pub(super) protocols: &'a [ProtocolShape],
     pub(super) error: &'a ValidationError<'a>,
 }
 
@@ -85,10 +87,10 @@ impl SchemaError<'_> {
 
     /// Returns the advice for an event of another protocol.
     fn foreign_event(&self, name: &str) -> Option<String> {
-        self.protocols.iter().find_map(|protocol| {
-            let mut aliases = protocol.settings?.events.iter();
+        protocol::ALL.iter().find_map(|protocol| {
+            let mut aliases = protocol.settings_format()?.events.iter();
             let event = aliases.find(|alias| alias.name == name)?.event;
-            let protocol = protocol.name;
+            let protocol = protocol.name();
             Some(format!(
                 " of the protocol `{protocol}`: here it is `{event}`; a file under `hook_files` with `protocol: {protocol}` may have it"
             ))

@@ -3,7 +3,10 @@
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
-use crate::config::registry::{PolicyShape, Registry};
+use crate::{
+    config::registry::{PolicyShape, Registry},
+    protocol,
+};
 
 /// Generates the schema of `T`, with the names that `registry` has.
 pub(crate) fn schema<T: JsonSchema>(registry: &Registry) -> Value {
@@ -52,15 +55,15 @@ fn remove_null(fields: &mut Map<String, Value>) {
 }
 
 fn fill_in_names(fields: &mut Map<String, Value>, registry: &Registry) {
-    let protocols = || {
-        let protocols = registry.protocols.iter();
-        protocols.map(|protocol| protocol.name).collect()
-    };
-    let policies = || registry.policies.iter().map(|policy| policy.name).collect();
     let names = match fields.remove("x-known").as_ref().and_then(Value::as_str) {
         Some("transports") => Some(registry.transports.clone()),
-        Some("protocols") => Some(protocols()),
-        Some("policies") => Some(policies()),
+        Some("protocols") => Some(
+            protocol::ALL
+                .iter()
+                .map(|protocol| protocol.name())
+                .collect(),
+        ),
+        Some("policies") => Some(registry.policies.iter().map(|policy| policy.name).collect()),
         _ => None,
     };
     if let Some(names) = names {

@@ -71,7 +71,6 @@ pub fn validate<T: JsonSchema + 'static>(
             value: &validated.value,
             schema: &schema.value,
             formats: &formats,
-            protocols: &registry.protocols,
             error: &error,
         };
         let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() else {

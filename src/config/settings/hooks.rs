@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
-    hook_view::{HookView, SystemMessages},
     policies::{HookMode, HookSettings, PolicySpec, When},
     proofs::ProofCases,
+    system_messages::SystemMessages,
 };
 use crate::{
     config::{
@@ -81,9 +81,8 @@ pub struct HookSpec {
     #[serde(default)]
     pub mode: HookMode,
     /// Add the whole document as on the wire to the hook's input.
-    #[serde(default, rename = "document")]
-    #[schemars(with = "bool")]
-    pub view: HookView,
+    #[serde(default)]
+    pub document: bool,
     /// Add facts of the request to the hook's input: caller, request id, model API
     /// and method.
     #[schemars(with = "Option<bool>")]

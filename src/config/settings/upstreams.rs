@@ -164,6 +164,12 @@ impl UpstreamsConfig {
             .filter_map(|(name, upstream)| Some((name, upstream.as_ref()?)))
     }
 
+    /// Returns an upstream by its name in the config, if it is configured.
+    pub fn get(&self, name: &str) -> Option<&UpstreamConfig> {
+        let mut all = self.iter();
+        all.find_map(|(found, upstream)| (found == name).then_some(upstream))
+    }
+
     /// Returns the configured upstreams for changing them.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut UpstreamConfig> {
         let all = [

@@ -3,28 +3,6 @@
 use super::*;
 
 #[test]
-fn five_errors_in_one_file_are_all_listed() {
-    let text = "\
-listen: localhost
-upstreams:
-  gemini: { url: https://example.org?key=1 }
-limits:
-  hedaers: 1KiB
-hooks:
-  BeforeModel:
-    - hooks:
-        - { name: guard, comand: ./guard.sh }
-";
-    assert_snapshot!(refusal(text), @r"
-    hookgate.yaml:1:9: `listen` must be an IP address and a port such as `127.0.0.1:8787`, not `localhost`
-    hookgate.yaml:3:18: `upstreams.gemini.url` must be an http or https URL without user, query or fragment
-    hookgate.yaml:5:3: unknown key `limits.hedaers`; did you mean `headers`?
-    hookgate.yaml:9:11: hook `guard` on BeforeModel: `command` is missing
-    hookgate.yaml:9:26: hook `guard` on BeforeModel: unknown key `comand`; did you mean `command`?
-    ");
-}
-
-#[test]
 fn a_rollout_to_a_file_elsewhere_is_refused_at_its_position() {
     let text = "\
 upstreams: { gemini: { url: https://example.org } }

@@ -86,7 +86,7 @@ fn an_unavailable_secret_is_an_error_without_the_secret() {
         ),
         (
             "written.yaml",
-            "upstreams: { gemini: { url: http://u:pw@a, api_key: { file: none } } }\n\
+            "upstreams: { gemini: { url: http://u:pw@a, api_key: { file: none } }, vertex: { url: http://a?key=s3cr3t } }\n\
              admin: { token: s3cr3t }\n",
         ),
     ]);
@@ -101,6 +101,7 @@ fn an_unavailable_secret_is_an_error_without_the_secret() {
     assert_snapshot!(without(&directory, &written), @r"
     written.yaml:1:29: `upstreams.gemini.url` must be an http or https URL without user, query or fragment
     written.yaml:1:53: file `none` cannot be read: No such file or directory (os error 2)
+    written.yaml:1:86: `upstreams.vertex.url` must be an http or https URL without user, query or fragment
     written.yaml:2:17: `admin.token` must be `{ env: NAME }` or `{ file: PATH }`; the config cannot contain the secret itself
     ");
 }

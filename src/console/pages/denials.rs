@@ -13,7 +13,9 @@ use crate::{
     config::AdminRole,
     console::{
         call_row::{LIST as CALLS, verdict_badge},
-        format::{calls_with, config_line, item_address, parameter, text_block, with_parameter},
+        format::{
+            calls_with, config_line, item_address, parameter, text_block, with_code, with_parameter,
+        },
         page::Page,
         pages::{
             call::{NO_CONTENT_OF_EVENTS, unknown_call},
@@ -24,6 +26,7 @@ use crate::{
     event::Action,
     observe::trace::{CallRecord, DenialGroup, RecordKind},
     state::{App, Snapshot},
+    timestamp::rfc3339_ms,
     view::{
         content::{view_content, visible_denials},
         test_case::{self, CaseDifference, NamedCase, RuleSource},
@@ -165,7 +168,7 @@ fn denial_group(group: &DenialGroup, id: Option<String>, snapshot: &Snapshot) ->
             @if let Some(at) = &group.at { dt { "Config" } dd { (config_line(snapshot, &group.rule, at)) } }
             @if let Some(reason) = &group.reason { dt { "Reason" } dd { q { (reason.display()) } } }
             dt { "Callers" } dd { (callers(group)) }
-            dt { "First, last" } dd { (group.first) ", " (group.last) }
+            dt { "First, last" } dd { (group.first) ", " (rfc3339_ms(group.last_ms)) }
             dt { "Last calls" } dd { (samples(group)) }
         }
         p { a href=(calls_with("rule", &group.rule)) { "Calls with this rule" } }
@@ -222,7 +225,7 @@ fn test_of_group(test: &Test<'_>, principal: &AdminPrincipal) -> Markup {
             Test::Call(id) => p { a href={ (item_address(CALLS, id, "")) "/test" } { "Make a test of this" } },
             Test::Names(case) => details {
                 summary { "Make a test of this" }
-                @if case.has_other_config { (other_config()) } @else { (without_arguments(case)) }
+                @if case.has_other_config { (problem(OTHER_CONFIG)) } @else { (without_arguments(case)) }
                 (test_file(&case.yaml, &case.source))
             },
             Test::Nothing => p.hint {
@@ -232,91 +235,57 @@ fn test_of_group(test: &Test<'_>, principal: &AdminPrincipal) -> Markup {
     }
 }
 
+/// Difference of a config file from the config of a call.
+const OTHER_CONFIG: &str = "The config file may have other policies and hooks than this call had: a stored revision \
+    was in use, a rollout has the policy or hook in both of its configs, or it was changed or removed since. If so, \
+    let `config` name a file with that policy or hook.";
+
 /// Returns why a test of a call's content may end otherwise than the call.
 fn difference_from_call(difference: CaseDifference) -> Markup {
-    html! {
-        @match difference {
-            CaseDifference::MaskedContent => p.problem {
-                "Secrets and personal data are masked in this file. If the policy or hook decided by them, put "
-                "examples in the place of the labels; else the test does not pass."
-            },
-            CaseDifference::RepeatedDecision => p.problem {
-                "The decision is that of an earlier call in the session. The test runs without it: its policies and "
-                "hooks decide again, which may give another verdict."
-            },
-            CaseDifference::EarlierCalls => (earlier_calls()),
-            CaseDifference::OtherConfig => (other_config()),
-            CaseDifference::MissingAnswers(missing) => (missing_answers(missing)),
-            CaseDifference::NoAnswer => (no_answer()),
-            CaseDifference::HookFailed => (failed_hook()),
-            CaseDifference::CallerKey => (caller_key()),
-            CaseDifference::RequestLimits => (request_limits()),
-            CaseDifference::UnreadableValue => p.problem {
-                code { "hookgate test" } " cannot read this file: it has a number that is too large, more than 64 "
-                "levels, or more than 250,000 values. Replace or remove them."
-            },
+    let text = match difference {
+        CaseDifference::MissingAnswers(missing) => return missing_answers(missing),
+        CaseDifference::OtherConfig => OTHER_CONFIG,
+        CaseDifference::MaskedContent => {
+            "Secrets and personal data are masked in this file. If the policy or hook decided by them, put \
+             examples in the place of the labels; else the test does not pass."
         }
-    }
+        CaseDifference::RepeatedDecision => {
+            "The decision is that of an earlier call in the session. The test runs without it: its policies and \
+             hooks decide again, which may give another verdict."
+        }
+        CaseDifference::EarlierCalls => {
+            "The session had earlier calls or reported events, or the request has `previous_response_id`. \
+             The test begins a new session without earlier responses: policies and hooks decide again on its \
+             earlier prompts and tool results, and on events that the agent had reported itself."
+        }
+        CaseDifference::NoAnswer => {
+            "The model API answered with an error, which is not kept. The mock answers in its place, so hooks \
+             decide on an answer that this call did not have."
+        }
+        CaseDifference::HookFailed => {
+            "A hook failed in this call, or its last proof had failed. It runs again in the test and may decide \
+             otherwise."
+        }
+        CaseDifference::CallerKey => {
+            "A condition compares `caller.key`, and the caller has no name. The test sends no key, so the \
+             condition may differ."
+        }
+        CaseDifference::RequestLimits => {
+            "A policy `request_limits` decided. The test runs without the earlier calls of this session, so it \
+             does not pass if they had used up its `max_calls` or `max_tokens`. The request is kept without white \
+             space and most of the envelope of Code Assist, so it may be within `max_input`."
+        }
+        CaseDifference::UnreadableValue => {
+            "`hookgate test` cannot read this file: it has a number that is too large, more than 64 levels, or \
+             more than 250,000 values. Replace or remove them."
+        }
+    };
+    problem(text)
 }
 
-/// Returns the differences of a session without earlier calls.
-fn earlier_calls() -> Markup {
-    html! {
-        p.problem {
-            "The session had earlier calls or reported events, or the request has " code { "previous_response_id" }
-            ". The test begins a new session without earlier responses: policies and hooks decide again on its "
-            "earlier prompts and tool results, and on events that the agent had reported itself."
-        }
-    }
-}
-
-fn no_answer() -> Markup {
-    html! {
-        p.problem {
-            "The model API answered with an error, which is not kept. The mock answers in its place, so hooks decide "
-            "on an answer that this call did not have."
-        }
-    }
-}
-
-fn failed_hook() -> Markup {
-    html! {
-        p.problem {
-            "A hook failed in this call, or its last proof had failed. It runs again in the test and may decide "
-            "otherwise."
-        }
-    }
-}
-
-fn caller_key() -> Markup {
-    html! {
-        p.problem {
-            "A condition compares " code { "caller.key" } ", and the caller has no name. The test sends no key, so "
-            "the condition may differ."
-        }
-    }
-}
-
-fn request_limits() -> Markup {
-    html! {
-        p.problem {
-            "A policy " code { "request_limits" } " decided. The test runs without the earlier calls of this "
-            "session, so it does not pass if they had used up its " code { "max_calls" } " or "
-            code { "max_tokens" } ". The request is kept without white space and most of the envelope of Code "
-            "Assist, so it may be within " code { "max_input" } "."
-        }
-    }
-}
-
-/// Returns why the named config may not have the policies and hooks of a call.
-fn other_config() -> Markup {
-    html! {
-        p.problem {
-            "The config file may have other policies and hooks than this call had: a stored revision was in use, a "
-            "rollout has the policy or hook in both of its configs, or it was changed or removed since. If so, let "
-            code { "config" } " name a file with that policy or hook."
-        }
-    }
+/// Returns a paragraph on a problem; words in backticks are code.
+fn problem(text: &str) -> Markup {
+    html! { p.problem { (with_code(text)) } }
 }
 
 /// Returns whether a test of names alone passes.

@@ -8,10 +8,10 @@ use crate::{
         format::{age, bytes, counted, parameter},
         page::{BadgeKind, Page, badge},
     },
-    observe::trace::DenialGroup,
+    observe::{ExportFailure, trace::DenialGroup},
     state::App,
     view::{
-        overview::{self, ExportFailureView, OtlpStatus, Overview, RecordingStatus, SinkStatus},
+        overview::{self, OtlpStatus, Overview, RecordingStatus, SinkStatus},
         rules::{self, RuleRemark, RuleView},
     },
 };
@@ -206,7 +206,7 @@ fn sink_status(sink: &SinkStatus) -> Markup {
     }
 }
 
-fn export_failure(failure: Option<&ExportFailureView>) -> Markup {
+fn export_failure(failure: Option<&ExportFailure>) -> Markup {
     html! {
         @if let Some(failure) = failure {
             @if failure.is_current { p { (badge(BadgeKind::Bad, "sending fails")) } }

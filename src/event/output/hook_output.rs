@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     event::name::EventName,
-    model::{LlmRequest, Message, RequestMutation},
+    model::{Message, RequestMutation, ResponseMutation},
 };
 
 /// Output of one hook, or the merged output of all hooks.
@@ -52,8 +52,12 @@ pub struct HookOutput {
 pub struct Interpretation {
     /// Effect of `tool_input` on the arguments.
     pub arguments: ArgumentsMode,
-    /// `llm_request` in the stable form, if it is written in another.
+    /// `llm_request` in the stable form, without what repeats the shown request.
     pub llm_request: Option<Map<String, Value>>,
+    /// `llm_response` on `AfterModel`, without what repeats the shown response.
+    pub llm_response: Option<ResponseMutation>,
+    /// `tool_input`, if it is merged, without what repeats the shown arguments.
+    pub tool_input: Option<Map<String, Value>>,
     /// Texts added to the conversation; if empty, the `additionalContext`.
     pub added: Vec<AddedContext>,
     /// Text in place of a tool's result.
@@ -244,6 +248,12 @@ impl HookOutput {
         }
     }
 
+    /// Returns the edit of a response.
+    pub fn response_edit(&self) -> Option<ResponseMutation> {
+        let interpreted = self.interpretation.llm_response.clone();
+        interpreted.or_else(|| ResponseMutation::read(self.specific("llm_response")?))
+    }
+
     /// Sets a field of one event.
     pub fn set_specific(&mut self, key: &str, value: Value) {
         self.hook_specific_output.insert(key.to_owned(), value);
@@ -273,20 +283,6 @@ impl HookOutput {
             }
         }
         is_edited
-    }
-
-    /// Records the texts for the system instruction that an edit of this request leaves out.
-    pub fn record_removed_system(&mut self, request: &LlmRequest) {
-        self.interpretation.removed_system = self.request_edit().removed_system(request);
-    }
-
-    /// Applies [`RequestMutation::extract_system_message`] to `llm_request`.
-    pub fn extract_system_message(&mut self) {
-        if self.specific("llm_request").is_some_and(Value::is_object) {
-            let mut edit = self.request_edit();
-            edit.extract_system_message();
-            self.interpretation.llm_request = Some(edit.fields);
-        }
     }
 
     /// Reads `permissionDecision` and its reason, an older spelling of the

@@ -118,8 +118,7 @@ impl HookResult {
         let unread = self.diagnostics.extract_if(.., is_lost);
         let mut lost: Vec<String> = unread.map(|diagnostic| diagnostic.detail).collect();
         for part in event.honoured_parts() {
-            let fields = lost_fields(*part, &self.output).into_iter();
-            lost.extend(fields.map(str::to_owned));
+            lost.extend(lost_fields(*part, &self.output));
         }
         if lost.is_empty() {
             return;
@@ -147,6 +146,7 @@ fn is_decision_or_result(field: &str, event: EventName) -> bool {
     match field {
         "hookSpecificOutput" => event.can_fail_closed(),
         "continue" => event.honours(OutputPart::Flow),
+        "llm_response.text" => event.honours(OutputPart::ResponseEdit),
         "updatedToolOutput" | "updatedMCPToolOutput" => event.honours(OutputPart::ToolResult),
         _ => false,
     }
@@ -154,7 +154,7 @@ fn is_decision_or_result(field: &str, event: EventName) -> bool {
 
 /// Returns the fields of an edit or a selection that are ignored because of their value, but for
 /// empty ones.
-fn lost_fields(part: OutputPart, output: &HookOutput) -> Vec<&'static str> {
+fn lost_fields(part: OutputPart, output: &HookOutput) -> Vec<String> {
     let [field] = part.specific_fields() else {
         return vec![];
     };
@@ -179,7 +179,8 @@ fn lost_fields(part: OutputPart, output: &HookOutput) -> Vec<&'static str> {
         | OutputPart::ToolResult
         | OutputPart::TailToolCall => false,
     };
-    if is_unusable { vec![*field] } else { vec![] }
+    let lost = is_unusable.then(|| (*field).to_owned());
+    lost.into_iter().collect()
 }
 
 fn failure_reason(hook: &str, failure: &Diagnostic) -> String {

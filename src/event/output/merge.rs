@@ -1,6 +1,6 @@
 //! Merges the outputs of several hooks into one (hook protocol, section 4). Pure.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{
     diagnostic::{Diagnostic, DiagnosticCode},
@@ -168,19 +168,19 @@ impl OutputMerger {
     /// Merges edits of a response. What only an earlier one changes, such as a text that it masks,
     /// stays changed.
     fn merge_response_edit(&mut self, output: &HookOutput) {
-        let earlier = self.merged.specific("llm_response");
-        let earlier = earlier.and_then(ResponseMutation::read);
-        let later = output.specific("llm_response");
-        let later = later.and_then(ResponseMutation::read);
+        let (earlier, later) = (self.merged.response_edit(), output.response_edit());
         self.set_response(output, |_| true);
-        if let (Some(earlier), Some(later)) = (earlier, later) {
+        if let Some(later) = later {
             let mut edit = later.clone();
-            edit.add_earlier(earlier);
+            if let Some(earlier) = earlier {
+                edit.add_earlier(earlier);
+            }
             if edit != later {
                 // Serialization of JSON values and strings cannot fail.
-                let value = serde_json::to_value(edit).unwrap_or_default();
+                let value = serde_json::to_value(&edit).unwrap_or_default();
                 self.merged.set_specific("llm_response", value);
             }
+            self.merged.interpretation.llm_response = Some(edit);
         }
     }
 
@@ -207,20 +207,24 @@ impl OutputMerger {
         let Some(value) = output.specific("tool_input") else {
             return;
         };
-        let Some(later) = value.as_object() else {
+        let Some(written) = value.as_object() else {
             return self.wrong_type("tool_input");
         };
-        let earlier = self.merged.hook_specific_output.shift_remove("tool_input");
-        let mut arguments = match earlier {
-            Some(Value::Object(fields)) => fields,
-            _ => Map::new(),
-        };
-        if output.interpretation.arguments == ArgumentsMode::Replace {
+        let is_merged = output.interpretation.arguments == ArgumentsMode::Merge;
+        if !is_merged {
             // A replacement stays one, whatever is merged over it later.
             self.merged.interpretation.arguments = ArgumentsMode::Replace;
-            arguments.clear();
         }
-        arguments.extend(later.clone());
+        let earlier = self.merged.hook_specific_output.shift_remove("tool_input");
+        let arguments = match earlier {
+            Some(Value::Object(mut arguments)) if is_merged => {
+                let later = output.interpretation.tool_input.as_ref();
+                arguments.extend(later.unwrap_or(written).clone());
+                arguments
+            }
+            // The edit of a single hook is reported as the hook wrote it.
+            _ => written.clone(),
+        };
         self.merged
             .set_specific("tool_input", Value::Object(arguments));
     }
@@ -230,7 +234,7 @@ impl OutputMerger {
             return;
         };
         for field in ToolConfig::unusable_fields(value) {
-            self.wrong_type(field);
+            self.wrong_type(&field);
         }
         let Some(later) = ToolConfig::read(value) else {
             return;

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     config::{
-        FailureMode, HookMode, HookSettings, HookSpec, HookView, Matcher, ProofCases, SourceSpan,
+        FailureMode, HookMode, HookSettings, HookSpec, Matcher, ProofCases, SourceSpan,
         SystemMessages,
     },
     event::{
@@ -172,7 +172,7 @@ fn build_hook(number: usize, simulated: &SimulatedHook, deps: &TransportDeps) ->
         on_failure: simulated.on_failure,
         mode: simulated.mode,
         when: None,
-        view: HookView::StableForm,
+        document: false,
         system_messages: SystemMessages::Hidden,
         context: false,
         shadow: false,

@@ -14,8 +14,10 @@ const FLAG_SAMPLED: u8 = 1;
 
 /// Kind of the exported telemetry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Signal {
+pub enum Signal {
+    /// Spans, sent to `/v1/traces`.
     Traces,
+    /// Log records, sent to `/v1/logs`.
     Logs,
 }
 
@@ -74,7 +76,7 @@ pub(super) struct Envelope {
 
 impl Signal {
     /// Returns the name in URLs, logs and metrics.
-    pub(super) const fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Traces => "traces",
             Self::Logs => "logs",
@@ -107,7 +109,8 @@ impl Attributes {
 }
 
 impl Span {
-    pub(super) fn to_json(&self) -> Vec<u8> {
+    /// Returns the span as a queue takes it.
+    pub fn to_json(&self) -> Vec<u8> {
         let Trace { id, span, parent } = self.trace;
         let mut fields = json!({
             "traceId": format!("{id:032x}"),
@@ -132,7 +135,8 @@ impl Span {
 }
 
 impl LogRecord {
-    pub(super) fn to_json(&self) -> Vec<u8> {
+    /// Returns the record as a queue takes it.
+    pub fn to_json(&self) -> Vec<u8> {
         let time = unix_nanoseconds(self.time);
         let mut fields = json!({
             "timeUnixNano": time,

@@ -14,14 +14,17 @@ use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc},
     time::sleep,
 };
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 
 use super::encode::{Envelope, Signal};
 use crate::{
     backoff::Backoff,
     config::OtlpSettings,
     mutex::Mutex,
-    observe::{export_failures::Export, metrics::Metrics},
+    observe::metrics::Metrics,
     service_client::{ClientError, RequestError, client_builder, read_body},
 };
 
@@ -43,7 +46,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const MIN_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
-/// Time to send what is queued once the exporter is dropped. Shorter than the last
+/// Time to send what is queued once the queue is dropped. Shorter than the last
 /// grace period of the server's shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -52,10 +55,10 @@ const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 
 /// Queue of one signal. Dropping it ends its task, which first sends what is queued.
 #[derive(Debug)]
-pub(super) struct SignalQueue {
+pub struct SignalQueue {
     items: mpsc::UnboundedSender<QueuedItem>,
     state: Arc<SignalState>,
-    /// Present until the exporter is started.
+    /// Present until it is started.
     task: Mutex<Option<SendTask>>,
     _close: DropGuard,
 }
@@ -81,7 +84,7 @@ struct SignalState {
 
 /// Sends the items of a queue until it is closed and empty.
 #[derive(Debug)]
-pub(super) struct SendTask {
+struct SendTask {
     items: mpsc::UnboundedReceiver<QueuedItem>,
     state: Arc<SignalState>,
     client: reqwest::Client,
@@ -93,7 +96,12 @@ pub(super) struct SendTask {
 }
 
 impl SignalQueue {
-    pub(super) fn new(
+    /// Creates a queue that sends nothing before [`Self::start`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the HTTP client cannot be built.
+    pub fn new(
         settings: &OtlpSettings,
         signal: Signal,
         metrics: Arc<Metrics>,
@@ -131,14 +139,16 @@ impl SignalQueue {
         })
     }
 
-    /// Returns the task that sends; `None` if it was taken before.
-    pub(super) fn take_task(&self) -> Option<SendTask> {
-        let mut task = self.task.lock();
-        task.take()
+    /// Starts sending, unless it was started before.
+    pub fn start(&self, tasks: &TaskTracker) {
+        let task = self.task.lock().take();
+        if let Some(task) = task {
+            tasks.spawn(task.run());
+        }
     }
 
     /// Queues an item, or drops and counts it if the queue is full. Does not block.
-    pub(super) fn push(&self, json: Vec<u8>) {
+    pub fn push(&self, json: Vec<u8>) {
         let state = &self.state;
         let length = u32::try_from(json.len()).unwrap_or(u32::MAX);
         let Ok(queued_bytes) = Arc::clone(&state.free_bytes).try_acquire_many_owned(length) else {
@@ -160,22 +170,15 @@ impl SignalQueue {
 impl SignalState {
     /// Counts items that were `sent` or `dropped`.
     fn count(&self, outcome: &'static str, items: usize) {
-        let signal = self.signal.as_str();
-        self.metrics.record_export(signal, outcome, items as u64);
-    }
-
-    const fn export(&self) -> Export {
-        match self.signal {
-            Signal::Traces => Export::Traces,
-            Signal::Logs => Export::Logs,
-        }
+        let labels = [self.signal.as_str().into(), outcome.into()];
+        self.metrics.otlp_items.with(labels).inc_by(items as u64);
     }
 }
 
 impl SendTask {
     /// Sends until the queue is closed and empty, or [`SHUTDOWN_TIMEOUT`] has passed
     /// since it was closed.
-    pub(super) async fn run(mut self) {
+    async fn run(mut self) {
         let state = Arc::clone(&self.state);
         let deadline = async {
             state.closed.cancelled().await;
@@ -186,7 +189,7 @@ impl SendTask {
             () = deadline => (),
         }
         if self.failing {
-            state.metrics.export_failures.end(state.export());
+            state.metrics.export_failures.end(state.signal.as_str());
         }
         state.count("dropped", state.pending.load(Ordering::Relaxed));
     }
@@ -258,10 +261,9 @@ impl SendTask {
         let signal = self.state.signal.as_str();
         let was_failing = std::mem::replace(&mut self.failing, error.is_some());
         let failures = &self.state.metrics.export_failures;
-        let export = self.state.export();
         match error {
-            Some(error) => failures.keep(export, error.to_string()),
-            None if was_failing => failures.end(export),
+            Some(error) => failures.keep(signal, error.to_string()),
+            None if was_failing => failures.end(signal),
             None => (),
         }
         match error {
@@ -339,7 +341,7 @@ mod tests {
     #[tokio::test]
     async fn a_batch_is_bounded_and_all_items_are_sent() {
         let queue = queue(&Arc::default());
-        let mut task = queue.take_task().unwrap();
+        let mut task = queue.task.lock().take().unwrap();
         for _ in 0..3 {
             queue.push(vec![b'x'; MAX_REQUEST_BYTES / 2 + 1]);
         }

@@ -2,10 +2,14 @@
 
 use std::time::Instant;
 
+use serde::Serialize;
+use utoipa::ToSchema;
+
 use super::event::{EventDecision, PlannedRule};
 use crate::{
     config::BUILTIN,
     event::{EventName, RuleId},
+    timestamp::whole_microseconds,
 };
 
 /// Hooks of the events of a request, and since when it waits for each. Policies are not listed:
@@ -24,29 +28,29 @@ struct AskedHook {
     since: Option<Instant>,
 }
 
-/// Event whose hooks a request waits for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PendingEvent<'a> {
+/// Hooks that a call in flight waits for.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct InFlightHooks {
     /// Name of the event.
-    pub event: EventName,
-    /// Time since which the request waits.
-    pub since: Instant,
-    /// Names of the hooks that have not answered, in order.
-    pub hooks: Vec<&'a str>,
+    pub event: &'static str,
+    /// Names of the hooks that have not answered yet.
+    pub hooks: Vec<String>,
+    /// Time for which the call has waited for them, in microseconds.
+    pub elapsed_us: u32,
 }
 
 impl AskedHooks {
     /// Returns the event whose hooks have not answered, if there is one.
-    pub fn pending(&self) -> Option<PendingEvent<'_>> {
+    pub fn pending(&self) -> Option<InFlightHooks> {
         let mut hooks = self.0.iter().filter_map(|hook| Some((hook, hook.since?)));
         // Events of tools are fired while a chunk is decided.
         let (last, since) = hooks.next_back()?;
         let hooks = self.0.iter();
         let hooks = hooks.filter(|hook| hook.event == last.event && hook.since.is_some());
-        Some(PendingEvent {
-            event: last.event,
-            since,
-            hooks: hooks.map(|hook| hook.name.as_str()).collect(),
+        Some(InFlightHooks {
+            event: last.event.as_str(),
+            hooks: hooks.map(|hook| hook.name.clone()).collect(),
+            elapsed_us: whole_microseconds(since.elapsed()),
         })
     }
 
@@ -132,7 +136,7 @@ mod tests {
         planned.collect()
     }
 
-    fn names(hooks: &AskedHooks) -> Vec<&str> {
+    fn names(hooks: &AskedHooks) -> Vec<String> {
         let pending = hooks.pending();
         pending.map(|pending| pending.hooks).unwrap_or_default()
     }

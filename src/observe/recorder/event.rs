@@ -1,6 +1,6 @@
 //! Events of an exchange, as the recorder passes them to its sinks.
 
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -49,6 +49,8 @@ pub enum ExchangeEvent<'a> {
         source: &'static str,
         /// Id of the session that the request has forked.
         parent: Option<&'a str>,
+        /// Events of the session that the agent reports itself.
+        reported: &'a BTreeSet<EventName>,
         /// Name of the sub-agent that makes the call, if it is one.
         sub_agent: Option<&'a str>,
     },

@@ -15,19 +15,20 @@ pub struct MetricsSink(pub Arc<Metrics>);
 impl Sink for MetricsSink {
     fn record(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {
         let metrics = &self.0;
+        let denied = |event: EventName| metrics.denials.with([event.as_str().into()]).inc();
         match event {
             ExchangeEvent::HookFinished { event, run } => {
                 metrics.record_hook_run(*event, &run.name, run.status(), run.elapsed);
                 if run.is_enforced() {
                     for _call in &run.refused {
-                        metrics.record_denial(EventName::BeforeTool);
+                        denied(EventName::BeforeTool);
                     }
                 }
             }
             ExchangeEvent::EventDecided(decision) | ExchangeEvent::ChunkDecided(decision)
                 if decision.verdict >= Action::Deny =>
             {
-                metrics.record_denial(decision.event);
+                denied(decision.event);
             }
             ExchangeEvent::ChunksPassed { runs, .. } => {
                 for (run, times) in *runs {
@@ -42,12 +43,14 @@ impl Sink for MetricsSink {
             ExchangeEvent::SessionFound {
                 match_kind, source, ..
             } => metrics.record_session_lookup(match_kind, source),
-            ExchangeEvent::StreamAborted { reason } => metrics.record_error(reason),
+            ExchangeEvent::StreamAborted { reason } => {
+                metrics.errors.with([(*reason).into()]).inc();
+            }
             ExchangeEvent::Finished => {
                 let action = exchange.action.as_str();
                 let (operation, status) = (exchange.operation, exchange.status);
                 metrics.record_request(operation, status, action, exchange.elapsed);
-                metrics.record_chunks(exchange.chunks);
+                metrics.chunks.inc_by(exchange.chunks);
             }
             _ => (),
         }

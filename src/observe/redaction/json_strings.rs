@@ -4,9 +4,9 @@
 use std::{borrow::Cow, ops::Range};
 
 use serde::de::IgnoredAny;
-use strict_json::MAX_DEPTH;
+use strict_json::{ESCAPE_BYTES, MAX_DEPTH, unescaped_lossy};
 
-use super::escapes::{ESCAPE_BYTES, string_end, unescaped, unescaped_lossy};
+use super::escapes::{string_end, unescaped};
 
 /// Keys whose strings are never a part of a longer text.
 const UNJOINED_KEYS: [&[u8]; 16] = [

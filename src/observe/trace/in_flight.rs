@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::{
     observe::{
-        recorder::{ExchangeSummary, InFlightExchanges, PendingEvent},
+        recorder::{ExchangeSummary, InFlightExchanges, InFlightHooks},
         trace::filter::{FilterKey, TraceFilter},
     },
     timestamp::{now_ms, rfc3339_ms},
@@ -60,17 +60,6 @@ pub struct InFlightCall {
     pub waits_for: Option<InFlightHooks>,
 }
 
-/// Hooks that a call in flight waits for.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct InFlightHooks {
-    /// Name of the event.
-    pub event: &'static str,
-    /// Names of the hooks that have not answered yet.
-    pub hooks: Vec<String>,
-    /// Time for which the call has waited for them, in microseconds.
-    pub elapsed_us: u32,
-}
-
 impl InFlightCalls {
     /// Reads the calls in flight that match a filter. Conditions on what is known at the end
     /// only, such as `rule`, match none of them.
@@ -117,19 +106,7 @@ impl InFlightCall {
             upstream: exchange.upstream,
             status: exchange.status,
             action: exchange.action.as_str(),
-            waits_for: exchange.asked.pending().map(InFlightHooks::from),
-        }
-    }
-}
-
-impl From<PendingEvent<'_>> for InFlightHooks {
-    fn from(pending: PendingEvent<'_>) -> Self {
-        let elapsed = pending.since.elapsed().as_micros();
-        let hooks = pending.hooks.into_iter();
-        Self {
-            event: pending.event.as_str(),
-            hooks: hooks.map(str::to_owned).collect(),
-            elapsed_us: u32::try_from(elapsed).unwrap_or(u32::MAX),
+            waits_for: exchange.asked.pending(),
         }
     }
 }

@@ -11,7 +11,7 @@ pub mod traced_event;
 
 use std::{ops::Deref, sync::Arc, time::Duration};
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
             traced_event::TracedEvent,
         },
     },
-    timestamp::rfc3339_ms,
+    timestamp::{as_time, rfc3339_ms},
 };
 
 /// Kind of a record.
@@ -359,12 +359,4 @@ impl CallDetail {
 fn tools_bytes(tools: &Vec<Box<str>>) -> usize {
     let names: usize = tools.iter().map(|tool| tool.len()).sum();
     tools.capacity() * size_of::<Box<str>>() + names
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-fn as_time<S: Serializer>(milliseconds: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&rfc3339_ms(*milliseconds))
 }

@@ -11,10 +11,7 @@ pub mod subscription;
 pub mod watched;
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -71,8 +68,6 @@ pub struct TraceStore {
     pub(crate) watched: WatchedSessions,
     /// Sequence number of the last record, for subscribers.
     newest: watch::Sender<u64>,
-    dropped_details: AtomicU64,
-    dropped_records: AtomicU64,
     metrics: Arc<Metrics>,
 }
 
@@ -92,8 +87,6 @@ impl TraceStore {
             contents: ContentStore::default(),
             watched: WatchedSessions::default(),
             newest: watch::Sender::new(0),
-            dropped_details: AtomicU64::new(0),
-            dropped_records: AtomicU64::new(0),
             metrics,
         };
         store.configure(settings, &MaskPatterns::new());
@@ -299,20 +292,18 @@ impl TraceStore {
             in_flight_bytes: self.memory.in_flight(),
             max_bytes: self.memory.limit(),
             content_bytes: self.contents.bytes(),
-            dropped_details: self.dropped_details.load(Ordering::Relaxed),
-            dropped_records: self.dropped_records.load(Ordering::Relaxed),
+            dropped_details: self.metrics.trace_dropped_details.get(),
+            dropped_records: self.metrics.trace_dropped_records.get(),
         }
     }
 
     /// Counts a detail that is not kept.
     pub(crate) fn drop_detail(&self) {
-        self.dropped_details.fetch_add(1, Ordering::Relaxed);
         self.metrics.trace_dropped_details.inc();
     }
 
     /// Counts a record that is not kept.
     pub(crate) fn drop_record(&self) {
-        self.dropped_records.fetch_add(1, Ordering::Relaxed);
         self.metrics.trace_dropped_records.inc();
     }
 

@@ -10,13 +10,13 @@ use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Deserialize;
 use stream_redact::{DETECTORS, FoundSecret, Mask, MaskError, Style};
+use strict_json::{unescaped_chars, unescaped_lossy};
 use uuid::Uuid;
 
 use crate::{
     config::{Format, Secret},
     dialect::TextKind,
     event::HookOutput,
-    observe::redaction::{unescaped_chars, unescaped_lossy},
 };
 
 /// The names of detectors with a match.
@@ -226,7 +226,7 @@ impl Redact {
         let decoded = self.mask.secrets(&unescaped_lossy(text));
         let mut secrets = in_escaped_text(text, decoded);
         secrets.extend(self.mask.secrets(text));
-        // Of those that overlap, the longest has the label.
+        // Of two that begin together, with and without decoded escapes, the longer has the label.
         secrets.sort_by_key(|secret| (secret.place.start, Reverse(secret.place.end)));
         found.extend(secrets.iter().map(|secret| Arc::clone(&secret.detector)));
         (!secrets.is_empty()).then(|| with_labels(text, &secrets))

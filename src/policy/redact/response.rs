@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     dialect::{
-        DialectError, ResponseDocument, ResponseFormat, ResponseTextEditor, TextChannel, TextKind,
-        TextRest, TextStream,
+        DialectError, EditedCandidates, ResponseDocument, ResponseFormat, ResponseTextEditor,
+        TextChannel, TextKind, TextRest, TextStream,
     },
     event::HookOutput,
     policy::definition::{ChunkPosition, PolicyEffects, PolicyResult, ResponsePolicy},
@@ -30,6 +30,8 @@ pub(super) struct ResponseRedactor {
     /// Format that the request expects of the text.
     format: ResponseFormat,
     channels: HashMap<TextChannel, MaskedChannel>,
+    /// Candidates with a secret in their text or thoughts.
+    masked_candidates: EditedCandidates,
     found: FoundDetectors,
     /// Number of detectors in `found` that were reported as effects.
     reported: usize,
@@ -86,6 +88,7 @@ impl ResponseRedactor {
             redact,
             format,
             channels: HashMap::new(),
+            masked_candidates: EditedCandidates::default(),
             found: FoundDetectors::new(),
             reported: 0,
         }
@@ -108,6 +111,7 @@ impl ResponsePolicy for ResponseRedactor {
             ChunkPosition::Chunk => TextRest::MayFollow,
         };
         chunk.edit_texts(self, rest)?;
+        self.masked_candidates.remove_copies(chunk)?;
         Ok(self.redact.output(&self.found))
     }
 
@@ -160,7 +164,12 @@ impl ResponseTextEditor for ResponseRedactor {
             }
         };
         let edited = masked.mask(text, rest);
-        self.found.extend(masked.masker.found());
+        let found = masked.masker.found();
+        let is_argument = matches!(channel.stream, TextStream::Argument(_));
+        if !is_argument && !found.is_empty() {
+            self.masked_candidates.insert(channel.candidate);
+        }
+        self.found.extend(found);
         if rest == TextRest::None {
             self.channels.remove(channel);
         }

@@ -33,9 +33,10 @@ pub(super) fn redact_result(redact: &Redact, event: &AfterTool) -> HookOutput {
     let mut found = FoundDetectors::new();
     let mut result = Value::Object(event.tool_response.clone());
     let mut is_edited = match result.get_mut("llmContent") {
-        Some(Value::Array(items)) => redact_runs(redact, items, &mut found),
+        Some(Value::Array(items)) => redact_runs(redact, items, text_of, &mut found),
         _ => false,
     };
+    is_edited |= redact_lists(redact, &mut result, &mut found);
     let mut edit = |text: &str| redact.redact(RedactionScope::ToolResults, text, &mut found);
     is_edited |= dialect::edit_json_strings(&mut result, &mut edit);
     if !is_edited {
@@ -52,17 +53,44 @@ pub(super) fn redact_result(redact: &Redact, event: &AfterTool) -> HookOutput {
     HookOutput::result_replacement(content)
 }
 
-/// Masks the runs of texts in a list. Returns whether any was found.
-fn redact_runs(redact: &Redact, items: &mut [Value], found: &mut FoundDetectors) -> bool {
-    let is_text = |item: &Value| text_of(item).is_some();
+/// Masks the runs of blocks with texts in all lists below a value. Returns whether any was found.
+fn redact_lists(redact: &Redact, value: &mut Value, found: &mut FoundDetectors) -> bool {
     let mut is_edited = false;
-    for run in items.chunk_by_mut(|item, next| is_text(item) && is_text(next)) {
+    match value {
+        Value::Array(items) => {
+            is_edited |= redact_runs(redact, items, text_of_block, found);
+            for item in items {
+                is_edited |= redact_lists(redact, item, found);
+            }
+        }
+        Value::Object(fields) => {
+            for value in fields.values_mut() {
+                is_edited |= redact_lists(redact, value, found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => (),
+    }
+    is_edited
+}
+
+/// Masks the runs of texts in a list. Returns whether any was found.
+fn redact_runs(
+    redact: &Redact,
+    items: &mut [Value],
+    text_of: fn(&Value) -> Option<&str>,
+    found: &mut FoundDetectors,
+) -> bool {
+    let mut is_edited = false;
+    for run in items.chunk_by_mut(|item, next| text_of(item).and(text_of(next)).is_some()) {
         let texts = run.iter().filter_map(text_of);
         let mut texts: Vec<String> = texts.map(str::to_owned).collect();
         if texts.len() > 1 && redact.redact_joined(RedactionScope::ToolResults, &mut texts, found) {
             is_edited = true;
             for (item, text) in run.iter_mut().zip(texts) {
-                *item = text.into();
+                match item.get_mut("text") {
+                    Some(shown) => *shown = text.into(),
+                    None => *item = text.into(),
+                }
             }
         }
     }
@@ -79,9 +107,11 @@ fn lines_of(items: &[Value]) -> String {
 
 /// Returns the text of an item: a string, a part with a text, or a block with one.
 fn text_of(item: &Value) -> Option<&str> {
-    let Value::Object(fields) = item else {
-        return item.as_str();
-    };
+    item.as_str().or_else(|| text_of_block(item))
+}
+
+fn text_of_block(item: &Value) -> Option<&str> {
+    let fields = item.as_object()?;
     let text = fields.get("text")?.as_str();
     let kind = fields.get("type").and_then(Value::as_str);
     text.filter(|_| fields.len() == 1 || kind.is_some_and(|kind| kind.ends_with("text")))

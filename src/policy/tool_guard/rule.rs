@@ -42,6 +42,20 @@ impl ToolRule {
         self.tool.0.is_match(tool)
     }
 
+    /// Returns the tools to which it applies, as they are written.
+    pub(super) fn glob(&self) -> &str {
+        self.tool.0.glob().glob()
+    }
+
+    /// Returns whether the argument may be absent and have any value.
+    pub(super) const fn permits_all(&self) -> bool {
+        self.optional
+            && self.matches.is_none()
+            && self.not_matches.is_none()
+            && self.within.is_none()
+            && self.commands.is_none()
+    }
+
     /// Returns how a call violates the rule, as the end of a sentence about the tool.
     pub(super) fn violation(&self, call: &FunctionCall, directory: Option<&str>) -> Option<String> {
         let name = &self.argument;

@@ -139,6 +139,17 @@ fn an_unknown_decision_counts_only_for_a_hook_that_fails_closed() {
 }
 
 #[test]
+fn exit_two_keeps_a_stop_in_an_ambiguous_output() {
+    let stdout = r#"{"continue":false,"continue":false,"stopReason":"x"}"#;
+
+    let result = exited(ProcessExit::Code(2), stdout, "");
+
+    assert_eq!(result.status, HookStatus::Block);
+    assert_eq!(result.output.stop().unwrap().as_str(), "x");
+    assert_eq!(result.output.reason.as_deref(), Some(NO_REASON));
+}
+
+#[test]
 fn exit_two_is_no_failure_whatever_the_output() {
     for stdout in ["[1]", "{", r#"{"decision":"dney"}"#] {
         let mut result = exited(ProcessExit::Code(2), stdout, "E");

@@ -37,15 +37,16 @@ pub async fn decide(
     let refusal = denied(&buffer.calls).find_map(|call| call.refusal.as_deref());
     if let Some(refusal) = refusal {
         turn.context.record_action(ExchangeAction::Edit);
-        if buffer.has_alternatives || buffer.turn_effect == TurnEffect::Fails {
+        if buffer.turn_effect == TurnEffect::Fails {
             return Ok(Break(None));
         }
-        let reason = Reason::new(Some(refusal));
-        return decide_denied(turn, buffer, reason, request).await;
+        if !buffer.has_alternatives {
+            let reason = Reason::new(Some(refusal));
+            return decide_denied(turn, buffer, reason, request).await;
+        }
     }
     transcript::record_response(turn, buffer).await;
-    let is_final = buffer.calls.is_empty() && buffer.turn_effect == TurnEffect::Ends;
-    if is_final && !buffer.text.is_empty() && turn.derives(EventName::AfterAgent) {
+    if buffer.turn_effect == TurnEffect::Ends && turn.derives(EventName::AfterAgent) {
         return fire_after_agent(turn, buffer, request).await;
     }
     Ok(Break(None))
@@ -139,15 +140,20 @@ fn denied(calls: &[ProposedCall]) -> impl Iterator<Item = &ProposedCall> {
     calls.iter().filter(|call| call.refusal.is_some())
 }
 
-/// Fires `AfterAgent` for a final text: hooks accept it, ask for another one, or end the turn.
+/// Fires `AfterAgent` for a final text, if there is any: hooks accept it, ask for another one, or
+/// end the turn.
 async fn fire_after_agent(
     turn: &mut TurnState<'_>,
     buffer: &mut ResponseBuffer<'_>,
     mut request: Document,
 ) -> Result<AnswerDecision, ApiError> {
+    let text = buffer.final_text();
+    if text.is_empty() {
+        return Ok(Break(None));
+    }
     let event = AfterAgent {
         prompt: turn.prompt.clone(),
-        prompt_response: buffer.text.clone(),
+        prompt_response: text,
         stop_hook_active: turn.answer_retries > 0,
     };
     let outcome = turn.fire(event).await;
@@ -164,8 +170,8 @@ async fn fire_after_agent(
         }
         FlowVerdict::Deny(reason) => reason,
     };
-    if has_failed {
-        // Another answer would not repair the hook.
+    if has_failed || !buffer.with_calls.is_empty() {
+        // Another answer would not repair the hook, nor have the calls of another candidate.
         turn.context.record_action(ExchangeAction::Deny);
         buffer.discard();
         return Ok(Break(Some(reason)));
@@ -183,7 +189,7 @@ async fn fire_after_agent(
         let texts: Vec<&str> = context.into_iter().chain([reason.as_str()]).collect();
         dialect::replace_contents(&mut request, &texts)?;
     } else {
-        let denied = dialect::text_content(Role::Model, &buffer.text);
+        let denied = dialect::text_content(Role::Model, &buffer.final_text());
         let prompt = dialect::text_content(Role::User, reason.as_str());
         dialect::append_contents(&mut request, &[denied, prompt])?;
     }

@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode, header};
 
 use super::channel::ChunkChannel;
 use crate::{
-    dialect::{DialectError, MergedChunks, RawUsage, ResponseDocument, WriteChunks},
+    dialect::{DialectError, ResponseDocument, WriteChunks},
     error::ApiError,
     observe::recorder::ExchangeEvent,
     proxy::{
@@ -29,7 +29,7 @@ pub struct Output {
     /// Indexes of the candidates beside the first one that are written without their ends.
     open_alternatives: BTreeSet<u64>,
     /// Token counts of the last answer of the model, for a denial that ends the response.
-    pub usage: RawUsage,
+    pub usage: Option<Bytes>,
     form: OutputForm,
 }
 
@@ -70,7 +70,7 @@ impl Output {
             is_started: false,
             is_sent: false,
             open_alternatives: BTreeSet::new(),
-            usage: RawUsage::default(),
+            usage: None,
             form,
         }
     }
@@ -224,8 +224,13 @@ impl Output {
         let mut chunk = self.responder.chunk(reply)?;
         chunk.start_paragraphs(&mut turn.sent_texts.clone())?;
         chunk.end_alternatives(&self.open_alternatives)?;
-        if let HookReply::Denied(_) = reply {
-            chunk.replace_usage(&self.usage)?;
+        if let OutputForm::Whole { chunks, .. } = &self.form
+            && let Some(last) = chunks.last()
+        {
+            chunk.end_answer(last)?;
+        }
+        if let (HookReply::Denied(_), Some(usage)) = (reply, &self.usage) {
+            chunk.replace_usage(usage)?;
         }
         Ok(chunk)
     }
@@ -238,5 +243,5 @@ fn merge(mut chunks: Vec<ResponseDocument>) -> Result<ResponseDocument, DialectE
     {
         return Ok(only);
     }
-    ResponseDocument::from_merged(&MergedChunks::new(chunks)?)
+    ResponseDocument::merge(chunks)
 }

@@ -4,7 +4,8 @@
 //! the response are decided: an agent runs every call of a step that it has received.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
+    iter,
     ops::ControlFlow::{self, Break, Continue},
 };
 
@@ -12,7 +13,7 @@ use bytes::Bytes;
 
 use super::{filter::ResponseFilter, hosted_calls::HostedCalls, refusal::Refusal};
 use crate::{
-    dialect::{DialectError, ModelStep, ProposedCall, RawUsage, ResponseDocument, ResponseFormat},
+    dialect::{DialectError, ModelStep, ProposedCall, ResponseDocument, ResponseFormat},
     error::ApiError,
     event::EventName,
     policy::ChunkPosition,
@@ -30,14 +31,18 @@ pub struct ResponseBuffer<'a> {
     pub filter: ResponseFilter<'a>,
     /// Function calls so far, in the model's order.
     pub calls: Vec<ProposedCall>,
-    /// Text of the response so far.
+    /// Text of the first candidate so far.
     pub text: String,
+    /// Texts of the other candidates so far, by index.
+    alternatives: BTreeMap<u64, String>,
+    /// Indexes of the candidates with function calls.
+    pub with_calls: BTreeSet<u64>,
     /// All of the response so far, if a call may be denied. Else it is empty.
     pub step: ModelStep,
     /// Hosted calls without a result. An agent that sent them back would be refused.
     pub hosted_calls: HostedCalls,
     /// Token usage, as upstream last counted it.
-    pub usage: RawUsage,
+    pub usage: Option<Bytes>,
     /// True if there are further candidates, which cannot be asked for again.
     pub has_alternatives: bool,
     /// Effect of the response on its turn, if it has no calls.
@@ -94,9 +99,11 @@ impl<'a> ResponseBuffer<'a> {
             filter,
             calls: Vec::new(),
             text: String::new(),
+            alternatives: BTreeMap::new(),
+            with_calls: BTreeSet::new(),
             step: ModelStep::default(),
             hosted_calls: std::mem::take(&mut turn.hosted_calls),
-            usage: RawUsage::default(),
+            usage: None,
             has_alternatives: false,
             turn_effect: TurnEffect::Ends,
             sent_texts: BTreeSet::new(),
@@ -169,9 +176,13 @@ impl<'a> ResponseBuffer<'a> {
             }
         }
         self.calls.extend(chunk.proposed_calls()?);
+        self.with_calls.extend(chunk.candidates_with_calls()?);
         self.text.extend(chunk.plain_texts());
+        for (index, text) in chunk.alternative_texts() {
+            self.alternatives.entry(index).or_default().push_str(text);
+        }
         if let Some(usage) = chunk.usage()? {
-            self.usage = usage;
+            self.usage = Some(usage);
         }
         self.has_alternatives |= chunk.has_alternatives();
         if chunk.has_error()? {
@@ -227,7 +238,8 @@ impl<'a> ResponseBuffer<'a> {
         if held_bytes > limit {
             return Err(UpstreamError::TooLarge { limit }.into());
         }
-        let texts = self.text.capacity() + self.filter.decision_bytes;
+        let alternatives = self.alternatives.values().map(String::capacity);
+        let texts = self.text.capacity() + alternatives.sum::<usize>() + self.filter.decision_bytes;
         let buffered = held_bytes + texts + self.step.bytes();
         let new_bytes = buffered.saturating_sub(self.reserved_bytes);
         if new_bytes > 0 {
@@ -246,6 +258,16 @@ impl<'a> ResponseBuffer<'a> {
         {
             self.held = chunks;
         }
+    }
+
+    /// Returns the texts of the candidates without calls, with a blank line between them.
+    pub fn final_text(&self) -> String {
+        let others = self.alternatives.iter().map(|(index, text)| (*index, text));
+        let all = iter::once((0, &self.text)).chain(others);
+        let answers =
+            all.filter(|(index, text)| !text.is_empty() && !self.with_calls.contains(index));
+        let answers: Vec<&str> = answers.map(|(_, text)| text.as_str()).collect();
+        answers.join("\n\n")
     }
 
     /// Returns whether what is held back is the result of decisions of hooks or policies.

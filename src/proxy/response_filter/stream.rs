@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     config::AfterModelMode,
-    dialect::{DialectError, MergedChunks, ResponseDocument},
+    dialect::{DialectError, ResponseDocument},
     error::ApiError,
     policy::ChunkPosition,
     proxy::{
@@ -192,11 +192,11 @@ async fn filter_buffered(
     });
     let (chunks, last) = read.map_err(unreadable_response)?;
     let chunks: Vec<ResponseDocument> = chunks.into_iter().chain([last]).flatten().collect();
-    let merged = MergedChunks::new(chunks.clone()).map_err(|_| unreadable())?;
-    let whole = ResponseDocument::from_merged(&merged).map_err(|_| unreadable())?;
+    let whole = ResponseDocument::merge(chunks.clone()).map_err(|_| unreadable())?;
+    let merged = whole.original_bytes();
     if let Break(refusal) = buffer.push_whole(whole).await? {
         return Ok(Break(refusal));
     }
-    buffer.hold_chunks_of(&merged.response, chunks);
+    buffer.hold_chunks_of(&merged, chunks);
     Ok(Continue(()))
 }

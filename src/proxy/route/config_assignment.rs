@@ -17,7 +17,15 @@ use crate::{
 };
 
 /// JSON pointers to the conversation of a request, in the bodies of all APIs.
-const CONVERSATIONS: [&str; 4] = ["/contents", "/request/contents", "/messages", "/input"];
+const CONVERSATIONS: [&str; 6] = [
+    "/contents",
+    "/request/contents",
+    "/messages",
+    "/input",
+    // Counts of tokens.
+    "/generateContentRequest/contents",
+    "/generate_content_request/contents",
+];
 
 /// Keys of texts in the items of a conversation, and of lists of such items.
 const TEXTS: [&str; 3] = ["text", "content", "parts"];
@@ -76,13 +84,17 @@ fn name_in_body(head: &Parts, api: Option<Api>, body: &Bytes) -> Option<String> 
     name.map(|name| name.id)
 }
 
-/// Returns the text of the first prompt of a user; empty if there is none. Cache marks and other
-/// fields, which agents move, do not belong to it.
+/// Returns the text of the first prompt of a user; empty if there is none, or if the request
+/// continues an earlier response, whose prompts it lacks. Cache marks and other fields, which
+/// agents move, do not belong to it.
 fn first_prompt(body: &Bytes) -> String {
     let body = str::from_utf8(body)
         .ok()
         .and_then(|text| dialect::parse(text).ok());
     let body = body.unwrap_or_default();
+    if let Some(Value::String(_)) = body.get("previous_response_id") {
+        return String::new();
+    }
     let conversation = CONVERSATIONS
         .iter()
         .find_map(|pointer| body.pointer(pointer));
@@ -127,6 +139,8 @@ mod tests {
         let bodies = [
             json!({ "contents": [{ "role": "user", "parts": [{ "text": "fix it" }] }, later] }),
             json!({ "request": { "contents": [{ "parts": [{ "text": "fix it" }] }] } }),
+            json!({ "generateContentRequest": {
+                "contents": [{ "parts": [{ "text": "fix it" }] }] } }),
             json!({ "messages": [
                 { "role": "system", "content": "You are an agent." },
                 { "role": "user", "content": "fix it" }] }),
@@ -141,5 +155,7 @@ mod tests {
         }
         assert_eq!(first_prompt(&"no JSON".into()), "");
         assert_eq!(first_prompt(&"{}".into()), "");
+        let continued = r#"{"input":"go on","previous_response_id":"resp_1"}"#;
+        assert_eq!(first_prompt(&continued.into()), "");
     }
 }

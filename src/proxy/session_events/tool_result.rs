@@ -1,9 +1,11 @@
 //! `AfterTool` events from the tool results of a request.
 
+use tokio::task::coop::consume_budget;
+
 use crate::{
     dialect::{DialectError, History, ToolResult},
     event::AfterTool,
-    session::{Item, YieldBudget},
+    session::Item,
 };
 
 /// Builds the events of tool results, in order.
@@ -13,9 +15,8 @@ pub async fn events<'a>(
 ) -> Result<Vec<AfterTool>, DialectError> {
     let mut events = Vec::new();
     let mut results = Vec::new();
-    let mut budget = YieldBudget::default();
     for item in items {
-        budget.step().await;
+        consume_budget().await;
         let position = |result: &ToolResult| (result.content, result.part);
         let wanted = (item.content, item.part);
         // The results of one content are read at once: it may hold very many.

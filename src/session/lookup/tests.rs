@@ -12,6 +12,12 @@ use crate::{
     session::{MemoryStore, SessionSource},
 };
 
+/// Finish reason of a complete answer.
+const STOP: &str = "STOP";
+
+/// Finish reason of an answer that the model has not completed.
+const MAX_TOKENS: &str = "MAX_TOKENS";
+
 /// Sessions, and the calls of agents that use them.
 struct TestAgents {
     sessions: Sessions,
@@ -49,18 +55,32 @@ impl TestAgents {
         session
     }
 
+    /// Makes a call about which no hook decides.
+    async fn open_and_see(&self, contents: &[Value]) -> Box<Session> {
+        let named = Some(("mine", SessionSource::Path));
+        let request = SessionRequest { named, ..MAIN };
+        let history = history(contents);
+        let mut session = self.sessions.open(request, Some(&history)).await.unwrap();
+        session.mark_last_step_seen();
+        session.save().await;
+        session
+    }
+
     /// Makes a call whose answer has chunks of one part each.
     async fn ask(&self, contents: &[Value], answer: &[Value]) -> Box<Session> {
         let mut session = self.visit(MAIN, contents).await;
-        answered(&mut session, answer).await;
+        answered(&mut session, answer, MAX_TOKENS).await;
         session
     }
 }
 
-async fn answered(session: &mut Session, chunks: &[Value]) {
+/// Records an answer that has chunks of one part each, and ends with this reason.
+async fn answered(session: &mut Session, chunks: &[Value], reason: &str) {
     let mut emission = session.response_fingerprinter();
     for part in chunks {
-        let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [part]}}]});
+        let candidate =
+            json!({"content": model(std::slice::from_ref(part)), "finishReason": reason});
+        let chunk = json!({"candidates": [candidate]});
         let chunk = ResponseDocument::parse(chunk.to_string().into()).unwrap();
         emission.push_chunk(&chunk).unwrap();
     }
@@ -135,26 +155,24 @@ async fn a_prompt_that_is_rolled_back_leaves_the_session() {
     assert_eq!(other.key, first.key);
 }
 
-/// Finish reason of a complete answer.
-const STOP: &str = "STOP";
-
-/// Records an answer that ends with this reason.
-async fn ended(session: &mut Session, answer: &str, reason: &str) {
-    let mut emission = session.response_fingerprinter();
-    let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [text(answer)]}, "finishReason": reason}]});
-    let chunk = ResponseDocument::parse(chunk.to_string().into()).unwrap();
-    emission.push_chunk(&chunk).unwrap();
-    session.record_response(emission, true).await;
-}
-
 #[tokio::test]
 async fn a_complete_answer_is_not_rolled_back() {
     for (reason, match_kind) in [(STOP, MatchKind::Forked), ("SAFETY", MatchKind::RolledBack)] {
         let agents = TestAgents::new();
         let start = [user(&[text("a")]), model(&[text("A")])];
         let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
-        ended(&mut *agents.visit(MAIN, &start[..1]).await, "A", STOP).await;
-        ended(&mut *agents.visit(MAIN, &ask("b")).await, "B", reason).await;
+        answered(
+            &mut *agents.visit(MAIN, &start[..1]).await,
+            &[text("A")],
+            STOP,
+        )
+        .await;
+        answered(
+            &mut *agents.visit(MAIN, &ask("b")).await,
+            &[text("B")],
+            reason,
+        )
+        .await;
 
         let other = agents.visit(MAIN, &ask("c")).await;
         let again = agents.visit(MAIN, &ask("b")).await;
@@ -169,13 +187,14 @@ async fn a_turn_that_is_cancelled_during_its_tool_calls_is_rolled_back() {
     let agents = TestAgents::new();
     let start = [user(&[text("a")]), model(&[text("A")])];
     let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
-    ended(&mut *agents.visit(MAIN, &start[..1]).await, "A", STOP).await;
+    answered(
+        &mut *agents.visit(MAIN, &start[..1]).await,
+        &[text("A")],
+        STOP,
+    )
+    .await;
     let mut calling = agents.visit(MAIN, &ask("b")).await;
-    let mut emission = calling.response_fingerprinter();
-    let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [call("c-1")]}, "finishReason": STOP}]});
-    let chunk = ResponseDocument::parse(chunk.to_string().into()).unwrap();
-    emission.push_chunk(&chunk).unwrap();
-    calling.record_response(emission, true).await;
+    answered(&mut calling, &[call("c-1")], STOP).await;
 
     let next = agents.visit(MAIN, &ask("c")).await;
 
@@ -187,7 +206,12 @@ async fn a_concurrent_prompt_forks_and_a_cancelled_one_is_rolled_back() {
     let agents = TestAgents::new();
     let start = [user(&[text("a")]), model(&[text("A")])];
     let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
-    ended(&mut *agents.visit(MAIN, &start[..1]).await, "A", STOP).await;
+    answered(
+        &mut *agents.visit(MAIN, &start[..1]).await,
+        &[text("A")],
+        STOP,
+    )
+    .await;
 
     let waiting = agents.visit(MAIN, &ask("b")).await;
     let other = agents.visit(MAIN, &ask("c")).await;
@@ -206,11 +230,16 @@ async fn a_first_prompt_that_is_repeated_later_starts_another_session() {
     let start = [user(&[text("a")])];
     let contents = [&start[..], &[model(&[text("A")]), user(&[text("b")])]].concat();
     let mut first = agents.visit(MAIN, &start).await;
-    ended(&mut first, "A", STOP).await;
-    ended(&mut *agents.visit(MAIN, &contents).await, "B", STOP).await;
+    answered(&mut first, &[text("A")], STOP).await;
+    answered(
+        &mut *agents.visit(MAIN, &contents).await,
+        &[text("B")],
+        STOP,
+    )
+    .await;
 
     let mut other = agents.visit(MAIN, &start).await;
-    ended(&mut other, "A", STOP).await;
+    answered(&mut other, &[text("A")], STOP).await;
     let continued = agents.visit(MAIN, &contents).await;
 
     assert_eq!(
@@ -226,9 +255,14 @@ async fn the_same_first_prompt_after_a_long_time_starts_another_session() {
     let agents = TestAgents::new();
     let start = [user(&[text("nightly")])];
     let mut first = agents.visit(MAIN, &start).await;
-    ended(&mut first, "done", STOP).await;
+    answered(&mut first, &[text("done")], STOP).await;
     let soon = agents.visit(MAIN, &start).await;
-    ended(&mut *agents.visit(MAIN, &start).await, "done", STOP).await;
+    answered(
+        &mut *agents.visit(MAIN, &start).await,
+        &[text("done")],
+        STOP,
+    )
+    .await;
     assert_eq!(soon.key, first.key);
     drop(soon);
 
@@ -254,8 +288,8 @@ async fn agents_with_one_first_prompt_are_separated_by_their_first_difference() 
     let mut other = agents.visit(MAIN, std::slice::from_ref(&start)).await;
     let prompt = one.conversation.items[1].clone();
     one.note_mut(&prompt).context = Some("remembered".to_owned());
-    answered(&mut one, &[text("A")]).await;
-    answered(&mut other, &[text("B")]).await;
+    answered(&mut one, &[text("A")], MAX_TOKENS).await;
+    answered(&mut other, &[text("B")], MAX_TOKENS).await;
 
     let one = agents.ask(&conversation_with("A", "a"), &[text("x")]).await;
     let other = agents.ask(&conversation_with("B", "b"), &[text("x")]).await;
@@ -378,7 +412,8 @@ async fn a_compressed_session_continues() {
         (&first.key, MatchKind::Continued)
     );
     let (one, two) = snapshot.split_at(70);
-    answered(&mut helper, &[text("\n"), text(one), text(two), text("\n")]).await;
+    let summary = [text("\n"), text(one), text(two), text("\n")];
+    answered(&mut helper, &summary, STOP).await;
 
     let compressed = [
         user(&[introduction(), text(&snapshot)]),
@@ -515,6 +550,29 @@ async fn a_repeated_prompt_is_new_in_the_last_step_only() {
     assert!(later.is_evaluated(again, false));
     assert!(later.note(&later.conversation.items[0]).is_some());
     assert!(later.note(again).is_none());
+}
+
+#[tokio::test]
+async fn an_item_that_was_in_a_last_step_has_its_own_note_only() {
+    let agents = TestAgents::new();
+    let mut contents = vec![user(&[text("yes")])];
+    let mut first = agents.open_and_see(&contents).await;
+    let prompt = first.conversation.items[0].clone();
+    first.note_mut(&prompt).denied = Some("no".to_owned());
+    first.save().await;
+    contents.extend([model(&[text("A")]), user(&[text("yes")])]);
+    agents.open_and_see(&contents).await;
+
+    contents.extend([model(&[text("B")]), user(&[text("next")])]);
+    let later = agents.open_and_see(&contents).await;
+    let rewritten = [&[model(&[text("C")])], &contents[..]].concat();
+    let rewritten = agents.open_and_see(&rewritten).await;
+
+    let items = &later.conversation.items;
+    assert!(later.note(&items[0]).is_some());
+    assert!(later.note(&items[2]).is_none());
+    let moved = &rewritten.conversation.items[1];
+    assert!(rewritten.note(moved).is_some());
 }
 
 #[tokio::test]

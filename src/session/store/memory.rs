@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::{
     mutex::Mutex,
     session::{
-        fingerprint::{Fingerprint, FingerprintBuildHasher, Fingerprinter},
+        fingerprint::{Fingerprint, Fingerprinter},
         session_key::SessionKey,
         state::SessionState,
     },
@@ -40,14 +40,12 @@ pub struct MemoryStore {
 struct MemoryStoreInner {
     /// Most recently used first.
     sessions: LruCache<Arc<SessionKey>, MemoryEntry>,
-    fingerprint_index: FingerprintIndex,
+    fingerprint_index: HashMap<Fingerprint, Arc<SessionKey>>,
     max: usize,
     memory_bytes: usize,
     /// Remains of sessions that have ended, which `memory_bytes` does not count.
     ended: Vec<(SessionKey, SessionState)>,
 }
-
-type FingerprintIndex = HashMap<Fingerprint, Arc<SessionKey>, FingerprintBuildHasher>;
 
 #[derive(Debug)]
 struct MemoryEntry {
@@ -138,6 +136,17 @@ impl MemoryStore {
 
     pub(super) fn remove(&self, key: &SessionKey) -> Option<SessionState> {
         self.inner.lock().remove(key)
+    }
+
+    /// Marks sessions as used now, if they have not ended.
+    pub(super) fn touch(&self, keys: &[Arc<SessionKey>]) {
+        let mut inner = self.inner.lock();
+        for key in keys {
+            // The session becomes the most recently used.
+            if let Some(entry) = inner.sessions.get_mut(key) {
+                entry.last_used = Instant::now();
+            }
+        }
     }
 
     /// Removes idle sessions, and returns all that ended since the last call.
@@ -281,7 +290,7 @@ impl MemoryStoreInner {
 
 /// Removes index entries that still point to `key`.
 fn unlink(
-    index: &mut FingerprintIndex,
+    index: &mut HashMap<Fingerprint, Arc<SessionKey>>,
     key: &Arc<SessionKey>,
     fingerprints: impl IntoIterator<Item = Fingerprint>,
 ) {

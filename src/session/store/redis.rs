@@ -6,7 +6,7 @@
 mod codec;
 mod lua;
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use prometheus_client::metrics::counter::Counter;
 use uuid::Uuid;
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// Sessions that are written or expired by one call.
+/// Sessions that are written, touched or expired by one call.
 const BATCH_SIZE: usize = 100;
 
 /// Fingerprints that one script looks up. Redis runs nothing else in the meantime.
@@ -257,6 +257,17 @@ impl RedisStore {
             found.extend(state.map(|state| (key, state)));
         }
         found
+    }
+
+    pub(super) async fn touch(&self, keys: &[Arc<SessionKey>]) {
+        self.copy.touch(keys);
+        for batch in keys.chunks(BATCH_SIZE) {
+            let call = self.limits.touch(batch);
+            let touched: Option<()> = self.connection.run_script(&call).await;
+            if touched.is_none() {
+                return;
+            }
+        }
     }
 
     pub(super) async fn expire(&self) -> Vec<(SessionKey, SessionState)> {

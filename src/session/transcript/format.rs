@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    dialect::{History, ItemKind},
+    dialect::{self, History, ItemKind},
     session::{Conversation, Fingerprint},
 };
 
@@ -77,7 +77,8 @@ impl MessageGroup {
         let mut parts: Vec<Value> = Vec::new();
         let contents = history.contents().get(self.contents.clone());
         for content in contents.unwrap_or_default() {
-            let content: Value = serde_json::from_slice(content).unwrap_or_default();
+            let content = dialect::without_private_fields(content);
+            let content: Value = serde_json::from_slice(&content).unwrap_or_default();
             let own = content.get("parts").and_then(Value::as_array);
             let own = own.into_iter().flatten().map(in_camel_case);
             parts.extend(own.filter(|part| self.holds(part)));

@@ -75,8 +75,9 @@ impl<'de> Visitor<'de> for LineVisitor {
 /// Returns the outputs of a line with this id.
 pub(super) fn read(id: &str, line: &[u8]) -> Result<WorkerOutputs, TransportError> {
     let text = with_ascii_for_invalid_utf8(line);
+    let object = text.trim_start_matches('\u{feff}');
     let parsed: OutputLine<'_> =
-        serde_json::from_str(&text).map_err(|_| TransportError::UnexpectedLine)?;
+        serde_json::from_str(object).map_err(|_| TransportError::UnexpectedLine)?;
     if parsed.id != id {
         return Err(TransportError::UnexpectedLine);
     }
@@ -138,6 +139,7 @@ mod tests {
             output("{\"id\":\"7\",\"output\":{\"reason\":\"\\ud83d\"}}"),
             "{\"reason\":\"\\ud83d\"}"
         );
+        assert_eq!(output("\u{feff}{\"id\":\"7\",\"output\":{}}"), "{}");
         assert_eq!(output("{\"id\":\"7\",\"output\":null}"), "null");
         assert_eq!(output("{\"id\":\"7\",\"error\":\"no\"}"), "");
     }

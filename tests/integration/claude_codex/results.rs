@@ -149,6 +149,19 @@ async fn a_stop_hook_that_blocks_causes_another_model_call() {
 }
 
 #[tokio::test]
+async fn stop_hooks_run_for_a_reported_event_with_an_empty_agent_id() {
+    let upstream = Upstream::mock().await;
+    let hooks = json!({ "Stop": on("", "stop", "echo again >&2; exit 2") });
+    let gate = gate(&upstream, "claude", &hooks).await;
+    let event = json!({ "hook_event_name": "AfterAgent", "agent_id": "", "prompt": "p",
+        "prompt_response": "r", "stop_hook_active": false });
+
+    let answer = gate.agent().report(&event, "").await;
+
+    assert_eq!(answer.json()["decision"], "deny", "{}", answer.text());
+}
+
+#[tokio::test]
 async fn stop_hooks_run_for_the_agent_and_subagent_stop_hooks_for_its_sub_agents() {
     let hooks = json!({
         "Stop": on("", "stop", "exit 0"),

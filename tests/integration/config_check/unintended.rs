@@ -338,18 +338,24 @@ fn a_base_url_with_a_version_is_a_warning() {
 }
 
 #[test]
-fn blanks_in_a_matcher_of_tools_are_warnings_where_they_count() {
-    let group = |event: &str, matcher: &str| {
+fn matchers_that_no_tool_matches_are_warnings() {
+    let group = |matcher: &str| {
         warnings(&format!(
-            "hooks: {{ {event}: [{{ matcher: '{matcher}', hooks: [{{ command: cat }}] }}] }}\n"
+            "hooks: {{ BeforeTool: [{{ matcher: '{matcher}', hooks: [{{ command: cat }}] }}] }}\n"
         ))
     };
 
-    for matcher in ["read_file | write_file", "read_file| write_file", "a |b"] {
-        let found = group("BeforeTool", matcher);
+    for (matcher, problem) in [
+        ("read_file | write_file", "has blanks beside `|`"),
+        ("read_file| write_file", "has blanks beside `|`"),
+        ("a |b", "has blanks beside `|`"),
+        ("Bash(rm *)", "is a permission rule"),
+        ("Bash(npm run test:*)", "is a permission rule"),
+    ] {
+        let found = group(matcher);
         assert_eq!(found.len(), 1, "{found:?}");
-        let start = "warning: hookgate.yaml:2:34: the matcher has blanks beside `|`";
-        assert!(found[0].starts_with(start), "{found:?}");
+        let start = format!("warning: hookgate.yaml:2:34: the matcher {problem}");
+        assert!(found[0].starts_with(&start), "{found:?}");
     }
     for matcher in [
         " read_file",
@@ -357,8 +363,10 @@ fn blanks_in_a_matcher_of_tools_are_warnings_where_they_count() {
         "read_file|write_file",
         "a b",
         "[ |]a",
+        "mcp__(a|b)",
+        "read(?:_file)",
     ] {
-        assert_eq!(group("BeforeTool", matcher), [""; 0], "{matcher}");
+        assert_eq!(group(matcher), [""; 0], "{matcher}");
     }
 }
 
@@ -433,5 +441,87 @@ fn empty_lists_of_recordings_are_refused() {
     for name in ["record.what.callers", "record.encrypt_to"] {
         let problem = format!("`{name}` must be a list, but it is empty");
         assert!(stderr.contains(&problem), "{stderr}");
+    }
+}
+
+#[test]
+fn policies_on_events_without_what_they_act_on_are_warnings() {
+    let builtin = |event: &str, policy: &str| {
+        let found = warnings(&format!(
+            "hooks: {{ {event}: [{{ hooks: [{{ type: builtin, policy: {policy} }}] }}] }}\n"
+        ));
+        found.concat()
+    };
+
+    for (event, on) in [
+        ("BeforeModel", "answer"),
+        ("AfterModel", "request"),
+        ("BeforeTool", "tool_results"),
+        ("AfterTool", "answer"),
+        ("BeforeAgent", "answer"),
+    ] {
+        let found = builtin(event, &format!("redact, on: [{on}]"));
+        let expected =
+            format!("policy `redact`: has no effect: nothing in `on` is searched on {event}");
+        assert!(found.contains(&expected), "{found}");
+        assert_eq!(builtin(event, "redact"), "");
+    }
+    let found = builtin("BeforeModel", "request_limits, max_tokens: 9");
+    assert!(
+        found.contains("`max_tokens` has no effect: tokens are counted on AfterModel"),
+        "{found}"
+    );
+    let found = builtin("AfterModel", "request_limits, max_tokens: 9");
+    assert!(
+        found.contains("has no effect: limits are checked on BeforeModel"),
+        "{found}"
+    );
+    assert_eq!(builtin("BeforeModel", "request_limits, max_calls: 9"), "");
+    let hook = "[{ hooks: [{ type: builtin, policy: request_limits, max_tokens: 9 }] }]";
+    let both = format!("hooks: {{ BeforeModel: {hook}, AfterModel: {hook} }}\n");
+    assert_eq!(warnings(&both), [""; 0]);
+    let when = "when: event == 'BeforeModel'";
+    let limit = format!("policies: [{{ policy: request_limits, max_tokens: 9, {when} }}]\n");
+    assert!(
+        warnings(&limit)
+            .concat()
+            .contains("`max_tokens` has no effect")
+    );
+}
+
+#[test]
+fn names_that_no_tool_or_model_has_are_warnings() {
+    let found = |policy: &str| warnings(&format!("policies: [{{ policy: {policy} }}]\n")).concat();
+
+    for glob in ["Bash(rm:*)", "", "run shell"] {
+        let expected = format!("policy `tool_guard`: `{glob}` cannot be the name of a tool");
+        for guard in [
+            format!("deny: ['{glob}']"),
+            format!("allow: [a, '{glob}']"),
+            format!("rules: [{{ tool: '{glob}', argument: /a, matches: b }}]"),
+        ] {
+            let found = found(&format!("tool_guard, {guard}"));
+            assert!(found.contains(&expected), "{guard}: {found}");
+        }
+    }
+    assert_eq!(
+        found("tool_guard, deny: ['mcp__*', 'mcp:my files', '{a,b}?']"),
+        ""
+    );
+    let rule = "tool_guard, rules: [{ tool: a, argument: /a, optional: true }]";
+    assert!(found(rule).contains("`rules[0]` permits everything"));
+    for (swap, expected) in [
+        ("swap: { models/a: b }", "`models/a` matches no model"),
+        (
+            "rules: [{ model: models/a, to: b }]",
+            "`models/a` matches no model",
+        ),
+        (
+            "swap: { 'gpt-*': b }",
+            "`gpt-*` in `swap` cannot be the name of a model",
+        ),
+    ] {
+        let found = found(&format!("model_swap, {swap}"));
+        assert!(found.contains(expected), "{swap}: {found}");
     }
 }

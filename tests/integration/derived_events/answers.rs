@@ -35,11 +35,7 @@ async fn a_denied_answer_is_retried_with_the_reason_as_the_prompt() {
     let upstream = Upstream::scripted(&script(&answers)).await;
     let gate = TestGateway::start(&upstream, &guard(&denial())).await;
 
-    let events = gate
-        .agent()
-        .stream(MODEL, &Chat::with_prompt("write").body())
-        .await
-        .events();
+    let events = Chat::with_prompt("write").stream(&gate).await;
 
     assert_eq!(
         json!(parts(&events)),
@@ -184,11 +180,7 @@ async fn a_hook_that_fails_closed_appends_its_error_without_a_retry() {
     let upstream = Upstream::scripted(&script(&[json!([text("final"), text(".")])])).await;
     let gate = TestGateway::start(&upstream, &failing_closed()).await;
 
-    let events = gate
-        .agent()
-        .stream(MODEL, &Chat::with_prompt("write").body())
-        .await
-        .events();
+    let events = Chat::with_prompt("write").stream(&gate).await;
 
     assert_eq!(upstream.requests().len(), 1);
     let failure = text("\n\nHook guard failed: exit code 1");
@@ -270,17 +262,61 @@ async fn an_answer_with_tool_calls_is_not_a_final_answer() {
     assert_eq!(log(&gate), [Value::Null; 0]);
 }
 
+/// A line of a script: an answer whose candidates have one part each.
+fn candidates(parts: [Value; 2]) -> String {
+    let candidates = parts.into_iter().enumerate().map(|(index, part)| {
+        let content = json!({ "role": "model", "parts": [part] });
+        json!({ "content": content, "finishReason": "STOP", "index": index })
+    });
+    let response = json!({ "candidates": candidates.collect::<Vec<_>>() });
+    json!({ "method": "generateContent", "response": response }).to_string()
+}
+
+#[tokio::test]
+async fn a_denied_answer_of_any_candidate_is_retried() {
+    let answers = [
+        candidates([text("fine"), text("draft")]),
+        candidates([text("one"), text("two")]),
+    ];
+    let upstream = Upstream::scripted(&answers.join("\n")).await;
+    let gate = TestGateway::start(&upstream, &guard(&denial())).await;
+
+    let answer = Chat::with_prompt("write").send(&gate).await;
+
+    assert!(!answer.to_string().contains("draft"), "{answer}");
+    let seen = [
+        json!(["write", "fine\n\ndraft", false]),
+        json!(["write", "one\n\ntwo", true]),
+    ];
+    assert_eq!(log(&gate), seen);
+    let retry = &request_contents(&upstream)[1];
+    assert_eq!(retry[1]["parts"], json!([text("fine\n\ndraft")]));
+}
+
+#[tokio::test]
+async fn a_denied_answer_beside_a_candidate_with_a_call_ends_the_turn() {
+    let deny_calls = "policies: [{ policy: tool_guard, deny: [read_file] }]\n";
+    for policies in ["", deny_calls] {
+        let answer = candidates([call("read_file", &json!({})), text("draft")]);
+        let upstream = Upstream::scripted(&answer).await;
+        let config = guard(&denial()) + policies;
+        let gate = TestGateway::start(&upstream, &config).await;
+
+        let answer = Chat::with_prompt("write").send(&gate).await;
+
+        assert_eq!(log(&gate), [json!(["write", "draft", false])]);
+        assert_eq!(parts(&[answer]), [text("Make it better.")]);
+        assert_eq!(upstream.requests().len(), 1);
+    }
+}
+
 #[tokio::test]
 async fn a_hook_can_stop_the_turn_after_the_answer() {
     let upstream = Upstream::scripted(&script(&[json!([text("draft")])])).await;
     let stop = json!({ "continue": false, "stopReason": "enough" });
     let gate = TestGateway::start(&upstream, &guard(&stop)).await;
 
-    let events = gate
-        .agent()
-        .stream(MODEL, &Chat::with_prompt("write").body())
-        .await
-        .events();
+    let events = Chat::with_prompt("write").stream(&gate).await;
 
     assert_eq!(
         json!(parts(&events)),

@@ -39,7 +39,7 @@ async fn the_model_gets_an_error_for_a_denied_call_and_the_agent_its_next_answer
     let chat = Chat::with_prompt("write a");
 
     let unary = chat.send(&gate).await;
-    let streamed = gate.agent().stream(MODEL, &chat.body()).await.events();
+    let streamed = chat.stream(&gate).await;
 
     let expected = json!([{ "text": "I write." }, { "text": "\n\nI may not." }]);
     assert_eq!(json!(parts(&streamed)), expected);
@@ -76,7 +76,7 @@ async fn other_calls_beside_a_denied_call_are_not_run_and_can_be_repeated() {
     let gate = TestGateway::start(&upstream, &on_write(DENY_COMMAND)).await;
     let chat = Chat::with_prompt("go");
 
-    let streamed = gate.agent().stream(MODEL, &chat.body()).await.events();
+    let streamed = chat.stream(&gate).await;
 
     assert_eq!(json!(parts(&streamed)), json!([read()]));
     let results = &request_contents(&upstream)[1][2]["parts"];
@@ -121,13 +121,27 @@ async fn a_denied_step_is_sent_back_with_its_hosted_calls_and_signatures() {
     let chat = Chat::with_prompt("go");
 
     let answer = chat.send(&gate).await;
-    gate.agent().stream(MODEL, &chat.body()).await.events();
+    chat.stream(&gate).await;
 
     for pair in request_contents(&upstream).chunks(2) {
         assert_eq!(pair[1][1], json!({ "role": "model", "parts": step }));
     }
     let received = &answer["candidates"][0]["content"]["parts"];
     assert_eq!((&received[1], &received[2]), (&search, &found), "{answer}");
+}
+
+#[tokio::test]
+async fn a_denied_call_that_is_marked_as_a_thought_is_sent_back() {
+    let mut marked = write();
+    marked["thought"] = json!(true);
+    let first = json!([{ "text": "hm", "thought": true }, marked]);
+    let upstream = Upstream::scripted(&script(&[first, json!([text("ok")])])).await;
+    let gate = TestGateway::start(&upstream, &on_write(DENY_COMMAND)).await;
+
+    Chat::with_prompt("go").send(&gate).await;
+
+    let second = &request_contents(&upstream)[1];
+    assert_eq!(second[1], json!({ "role": "model", "parts": [marked] }));
 }
 
 #[tokio::test]
@@ -139,7 +153,7 @@ async fn a_hosted_call_that_never_got_a_result_is_not_sent_to_the_agent() {
     let chat = Chat::with_prompt("go");
 
     let answer = chat.send(&gate).await;
-    let streamed = gate.agent().stream(MODEL, &chat.body()).await.events();
+    let streamed = chat.stream(&gate).await;
 
     for pair in request_contents(&upstream).chunks(2) {
         assert_eq!(pair[1][1], json!({ "role": "model", "parts": step }));
@@ -157,11 +171,7 @@ async fn the_turn_ends_after_max_denied_rounds() {
     let config = on_write(DENY_COMMAND) + "events: { max_denied_rounds: 2 }\n";
     let gate = TestGateway::start(&upstream, &config).await;
 
-    let events = gate
-        .agent()
-        .stream(MODEL, &Chat::with_prompt("go").body())
-        .await
-        .events();
+    let events = Chat::with_prompt("go").stream(&gate).await;
 
     assert_eq!(upstream.requests().len(), 3);
     assert_eq!(json!(parts(&events)), json!([{ "text": "not here" }]));
@@ -193,11 +203,7 @@ async fn arguments_are_rewritten_in_place() {
     let config = hook::config(&[("BeforeTool", hook::printing("rewrite", &edit))]);
     let gate = TestGateway::start(&upstream, &config).await;
 
-    let events = gate
-        .agent()
-        .stream(MODEL, &Chat::with_prompt("go").body())
-        .await
-        .events();
+    let events = Chat::with_prompt("go").stream(&gate).await;
 
     let mut expected = signed;
     expected["functionCall"]["args"]["file_path"] = json!("safe/a");
@@ -302,7 +308,7 @@ async fn a_stopped_turn_makes_no_model_call_until_the_next_prompt() {
     let gate = TestGateway::start(&upstream, &config).await;
     let chat = Chat::with_prompt("go");
 
-    let events = gate.agent().stream(MODEL, &chat.body()).await.events();
+    let events = chat.stream(&gate).await;
     assert_eq!(
         json!(parts(&events)),
         json!([text("well"), text("\n\nenough")])
@@ -318,7 +324,7 @@ async fn a_stopped_turn_makes_no_model_call_until_the_next_prompt() {
         "enough"
     );
     assert_eq!(upstream.requests().len(), 1);
-    gate.agent().stream(MODEL, &next.body()).await.events();
+    next.stream(&gate).await;
     assert_eq!(upstream.requests().len(), 2);
 }
 
@@ -351,11 +357,7 @@ async fn text_and_allowed_calls_are_streamed_in_order() {
     let config = on_write(&log_command("[\"tool_name\"]", &json!({})));
     let gate = TestGateway::start(&upstream, &config).await;
 
-    let events = gate
-        .agent()
-        .stream(MODEL, &Chat::with_prompt("go").body())
-        .await
-        .events();
+    let events = Chat::with_prompt("go").stream(&gate).await;
 
     assert_eq!(json!(parts(&events)), answer);
     assert_eq!(events.len(), 5);
@@ -385,11 +387,7 @@ async fn partial_arguments_of_a_hooked_call_are_denied() {
     let config = hook::config(&[("BeforeTool", hook::printing("guard", &json!({})))]);
     let gate = TestGateway::start(&upstream, &config).await;
 
-    let events = gate
-        .agent()
-        .stream(MODEL, &Chat::with_prompt("go").body())
-        .await
-        .events();
+    let events = Chat::with_prompt("go").stream(&gate).await;
 
     assert_eq!(json!(parts(&events)), json!([text("fine")]));
     let request = &request_contents(&upstream)[1];
@@ -407,11 +405,7 @@ async fn a_call_in_a_buffered_answer_is_denied() {
     let config = on_write(DENY_COMMAND) + "after_model: buffered\n";
     let gate = TestGateway::start(&upstream, &config).await;
 
-    let events = gate
-        .agent()
-        .stream(MODEL, &Chat::with_prompt("go").body())
-        .await
-        .events();
+    let events = Chat::with_prompt("go").stream(&gate).await;
 
     assert_eq!(
         json!(parts(&events)),

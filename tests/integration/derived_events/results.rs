@@ -242,3 +242,40 @@ async fn a_denied_result_is_hidden_in_a_token_count() {
 
     assert!(!upstream.only_request().body.contains("SECRET"));
 }
+
+#[tokio::test]
+async fn failed_results_of_claude_code_are_inspected_although_it_reports_the_others() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, &guard()).await;
+    let agent = gate.agent().sending("x-claude-code-session-id", "s");
+    let report = json!({
+        "hook_event_name": "AfterTool", "session_id": "s", "tool_name": "Bash",
+        "tool_input": {}, "tool_response": { "llmContent": "fine", "returnDisplay": "fine" },
+    });
+    agent.report(&report, "").await;
+    let calls = ["toolu_01", "toolu_02"]
+        .map(|id| json!({ "type": "tool_use", "id": id, "name": "Bash", "input": {} }));
+    let results = json!([
+        { "type": "tool_result", "tool_use_id": "toolu_01", "content": "fine" },
+        { "type": "tool_result", "tool_use_id": "toolu_02", "content": "SECRET", "is_error": true },
+    ]);
+    let messages = json!([
+        { "role": "user", "content": "go" },
+        { "role": "assistant", "content": calls },
+        { "role": "user", "content": results },
+    ]);
+    let body = json!({ "model": "claude", "max_tokens": 9, "messages": messages });
+
+    for _ in 0..2 {
+        let answer = agent.post("/v1/messages", body.to_string()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+
+    for request in upstream.requests() {
+        assert!(!request.body.contains("SECRET"), "{}", request.body);
+        assert!(request.body.contains("hidden"), "{}", request.body);
+    }
+    let inspected = log(&gate);
+    assert_eq!(inspected.len(), 2, "{inspected:?}");
+    assert_eq!(inspected[1]["error"]["message"], "SECRET");
+}

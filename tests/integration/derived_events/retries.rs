@@ -109,15 +109,14 @@ async fn a_denial_behind_text_of_an_earlier_round_is_the_end_of_that_answer() {
         let gate = TestGateway::start(&upstream, &denying_the_second_round()).await;
 
         let received = if is_stream {
-            let answer = gate.agent().stream(MODEL, &prompt.body()).await;
-            parts(&answer.events())
+            parts(&prompt.stream(&gate).await)
         } else {
             parts(&[prompt.send(&gate).await])
         };
         let texts = received.iter().filter_map(|part| part["text"].as_str());
         let received: String = texts.collect();
         let next = Chat::with_prompt("go").model(&received).user("hello");
-        gate.agent().stream(MODEL, &next.body()).await;
+        next.stream(&gate).await;
 
         assert_eq!(received, "Let me look.\n\nno");
         let contents = request_contents(&upstream).remove(1);

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use axum::Router;
 use serde_json::{Value, json};
 
 use super::{Chat, MODEL, call, log, log_command, script, text};
-use crate::harness::{TEST_TIMEOUT, TestGateway, Upstream, eventually, hook};
+use crate::harness::{TEST_TIMEOUT, TestGateway, Upstream, eventually, hook, respond};
 use crate::trace::calls;
 
 /// Gateway with these hooks whose sessions expire after 300 ms.
@@ -67,6 +68,34 @@ async fn an_idle_session_ends_once() {
     assert_ne!(first, second);
     assert_eq!(ends[0]["reason"], "other");
     assert_eq!(ends[0]["hook_event_name"], "SessionEnd");
+}
+
+#[tokio::test]
+async fn a_session_with_a_call_in_flight_is_not_idle() {
+    let content = json!({ "role": "model", "parts": [call("read_file", &json!({}))] });
+    let answer = json!({ "candidates": [{ "content": content, "finishReason": "STOP" }] });
+    let router = Router::new().fallback(async move || {
+        // Sessions expire once a second.
+        tokio::time::sleep(Duration::from_millis(3500)).await;
+        respond(200, "application/json", answer.to_string())
+    });
+    let upstream = Upstream::with_router(router).await;
+    let stop = json!({ "continue": false, "stopReason": "enough" });
+    let stop = ("AfterModel", hook::printing("stop", &stop));
+    let config = hook::config(&[end_hook(), stop]) + "sessions: { idle: 1s }\n";
+    let gate = TestGateway::start(&upstream, &config).await;
+    let chat = Chat::with_prompt("go");
+    chat.send_in_session(&gate).await;
+    let ends = log(&gate);
+
+    let called = chat.call("read_file", &json!({}));
+    let called = called.result("read_file", &json!({ "output": "x" }));
+    let stopped = called.send_in_session(&gate).await;
+
+    assert_eq!(ends, [Value::Null; 0]);
+    let content = &stopped["candidates"][0]["content"];
+    assert_eq!(content["parts"], json!([text("enough")]));
+    assert_eq!(upstream.requests().len(), 1);
 }
 
 #[tokio::test]

@@ -57,8 +57,24 @@ async fn content_fields_beside_the_request_are_refused() {
         let mut body = json!({ "model": "m", "request": prompt("hi") });
         body[field] = json!([]);
         let answer = gate.agent().post(GENERATE, body.to_string()).await;
-        assert_refused(&answer, 400, "AMBIGUOUS");
+        assert_refused(&answer, 400, "BAD_DOCUMENT");
+        let message = format!("`{field}` must be inside `request`");
+        assert!(answer.text().contains(&message), "{}", answer.text());
     }
+    assert!(upstream.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_model_in_the_request_must_match_that_beside_it() {
+    let upstream = upstream().await;
+    let gate = TestGateway::start(&upstream, &saving_hooks()).await;
+
+    let body = r#"{"model":"m","request":{"model":"x","contents":[]}}"#;
+    let answer = gate.agent().post(GENERATE, body).await;
+
+    assert_refused(&answer, 400, "AMBIGUOUS");
+    let message = "`model` does not match the model beside `request`";
+    assert!(answer.text().contains(message), "{}", answer.text());
     assert!(upstream.requests().is_empty());
 }
 

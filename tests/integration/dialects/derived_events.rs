@@ -109,3 +109,34 @@ async fn the_model_is_called_again_after_a_denied_call_on_every_api() {
         assert_eq!(inner["contents"].as_array().unwrap().len(), 3, "{inner}");
     }
 }
+
+#[tokio::test]
+async fn equal_results_without_ids_are_matched_to_a_call_each() {
+    let guard = "line=$(cat); echo \"$line\" >> log; \
+        if echo \"$line\" | grep -q '\"cat secret\"'; then echo hidden >&2; exit 2; fi";
+    let config = hook::config(&[("AfterTool", hook::command("guard", guard))]);
+    let calls = ["mkdir a", "mkdir b", "cat secret"]
+        .map(|command| json!({ "functionCall": { "name": "sh", "args": { "path": command } } }));
+    let results = ["", "", "PASSWORD"].map(
+        |output| json!({ "functionResponse": { "name": "sh", "response": { "output": output } } }),
+    );
+    let mut request = prompt("make both");
+    let contents = request["contents"].as_array_mut().unwrap();
+    contents.push(json!({ "role": "model", "parts": calls }));
+    contents.push(json!({ "role": "user", "parts": results }));
+    for api in APIS {
+        let upstream = Upstream::mock().await;
+        let gate = TestGateway::start(&upstream, &config).await;
+
+        api.send(&gate, Framing::Unary, &request).await;
+
+        let logged = gate.file("log");
+        let mut commands: Vec<String> = logged.lines().map(|line| summary(line).1).collect();
+        // Hooks run at the same time.
+        commands.sort();
+        assert_eq!(commands, ["cat secret", "mkdir a", "mkdir b"], "{api:?}");
+        let sent = api.unwrap_envelope("request", &upstream.only_request().json());
+        let last = &sent["contents"][2]["parts"][2]["functionResponse"];
+        assert_eq!(last["response"], json!({ "error": "hidden" }), "{api:?}");
+    }
+}

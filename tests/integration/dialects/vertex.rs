@@ -115,6 +115,39 @@ async fn several_texts_to_embed_are_inspected() {
 }
 
 #[tokio::test]
+async fn hooks_edit_each_text_to_embed_in_its_place() {
+    let upstream = Upstream::mock().await;
+    let request =
+        |text: &str| json!({ "content": { "role": "user", "parts": [{ "text": text }] } });
+    let message = |text: &str| json!({ "role": "user", "content": text });
+    let requests = json!([request("SECRET"), { "model": "models/m" }, request("KEY")]);
+    for (returned, written) in [
+        (json!([message(""), message("[x]")]), ["", "[x]"]),
+        (json!([message("KEY")]), ["", "KEY"]),
+        (
+            json!([message("SECRET"), message("new"), message("KEY")]),
+            ["SECRET", "KEY"],
+        ),
+    ] {
+        let edit = hook::request(&json!({ "messages": returned }));
+        let config = hook::config(&[("BeforeModel", hook::printing("edit", &edit))]);
+        let gate = TestGateway::start(&upstream, &config).await;
+        for api in [Api::Gemini, Api::Express, Api::Project] {
+            let body = json!({ "requests": requests }).to_string();
+
+            let path = api.path("m", "batchEmbedContents");
+            let answer = gate.agent().post(&path, body).await;
+
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            let [first, last] = written.map(request);
+            let expected = json!({ "requests": [first, { "model": "models/m" }, last] });
+            let sent = upstream.requests().pop().unwrap();
+            assert_eq!(sent.json(), expected, "{api:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn model_metadata_requests_pass_to_upstream() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, "").await;

@@ -278,6 +278,32 @@ async fn a_fallback_has_no_prompt_and_no_tools_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_limit_of_output_tokens_covers_fallbacks() {
+    let config = "policies: [{ policy: request_limits, max_output_tokens: 4096 }]\n";
+    for (own, expected) in [(64000, 4096), (100, 100)] {
+        let upstream = model().await;
+        let gateway = FAMILY.gateway(&upstream, config).await;
+        let thinking = |tokens: u64| json!({ "type": "enabled", "budget_tokens": tokens });
+        let mut request = with(
+            "fallbacks",
+            json!([
+                { "model": "n", "max_tokens": 64000, "thinking": thinking(60000) },
+                { "model": "o", "max_tokens": 50 },
+                { "model": "p" },
+            ]),
+        );
+        request["max_tokens"] = own.into();
+
+        post(&gateway, "/v1/messages", &request).await;
+
+        request["max_tokens"] = expected.into();
+        request["fallbacks"][0]["max_tokens"] = 4096.into();
+        request["fallbacks"][0]["thinking"] = thinking(4095);
+        assert_eq!(upstream.only_request().json(), request);
+    }
+}
+
+#[tokio::test]
 async fn fallback_models_that_the_api_chooses_are_denied_unless_they_are_allowed() {
     let request = with("fallbacks", json!("default"));
     for (config, is_sent) in [

@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 use super::{
-    REDACT,
+    NO_OP_COMMAND, REDACT,
     family::{ALL, Family, Part, Turn},
     stream_errors::texts,
 };
-use crate::harness::{Agent, End, TestGateway, Upstream, chunked_head, read_to_end, respond};
+use crate::harness::{Agent, End, TestGateway, Upstream, chunked_head, hook, read_to_end, respond};
 
 const WORDS: [&str; 6] = ["word "; 6];
 
@@ -66,6 +66,79 @@ async fn events_before_an_unreadable_one_reach_the_agent() {
         let gateway = family.gateway(&upstream, REDACT).await;
 
         check_over_http1_and_http2(family, &gateway, "unreadable").await;
+    }
+}
+
+/// Events of two open texts, of which the first goes on behind a piece of the second.
+fn texts_in_turns(family: Family) -> Vec<Value> {
+    let pieces = [
+        (0, "The key "),
+        (1, "AKIAIOSFODNN7EXAMPLE"),
+        (0, "follows"),
+        (1, "ends"),
+    ];
+    if family == Family::Anthropic {
+        let message = json!({ "id": "m", "type": "message", "role": "assistant", "model": "m",
+            "content": [], "usage": { "input_tokens": 1, "output_tokens": 1 } });
+        let start = |index: u64| {
+            json!({ "type": "content_block_start", "index": index,
+            "content_block": { "type": "text", "text": "" } })
+        };
+        let mut events = vec![json!({ "type": "message_start", "message": message })];
+        events.extend([start(0), start(1)]);
+        events.extend(pieces.map(|(index, text)| {
+            let delta = json!({ "type": "text_delta", "text": text });
+            json!({ "type": "content_block_delta", "index": index, "delta": delta })
+        }));
+        return events;
+    }
+    let response =
+        json!({ "id": "r", "object": "response", "status": "in_progress", "output": [] });
+    let added = |index: u64| {
+        let item = json!({ "id": format!("m{index}"), "type": "message", "role": "assistant",
+            "status": "in_progress", "content": [] });
+        json!({ "type": "response.output_item.added", "output_index": index, "item": item })
+    };
+    let mut events = vec![json!({ "type": "response.created", "response": response })];
+    events.extend([added(0), added(1)]);
+    events.extend(pieces.map(|(index, text)| {
+        json!({ "type": "response.output_text.delta", "item_id": format!("m{index}"),
+            "output_index": index, "content_index": 0, "delta": text })
+    }));
+    events
+}
+
+#[tokio::test]
+async fn a_text_that_goes_on_behind_another_one_breaks_the_stream() {
+    let mut hook = hook::command("see", NO_OP_COMMAND);
+    hook["on_failure"] = json!("closed");
+    let hooks = hook::config(&[("AfterModel", hook)]);
+    for family in [Family::Anthropic, Family::Responses] {
+        for config in [REDACT, &format!("{hooks}after_model: buffered\n")] {
+            let events = texts_in_turns(family).into_iter();
+            let stream = events.fold(String::new(), |mut stream, event| {
+                let name = event["type"].as_str().unwrap();
+                write!(stream, "event: {name}\ndata: {event}\n\n").unwrap();
+                stream
+            });
+            let upstream =
+                Upstream::with(move |_| respond(200, "text/event-stream", stream.clone())).await;
+            let gateway = family.gateway(&upstream, config).await;
+            let agent = gateway.agent().sending("anthropic-version", "2023-06-01");
+            let body = family.request(true, &[Turn::User("hi")]).to_string();
+
+            let mut response = agent.open(family.path(true), body).await;
+
+            let (received, _) = read_to_end(&mut response).await;
+            assert!(
+                !received.contains("AKIA"),
+                "{family:?} {config}: {received}"
+            );
+            assert!(
+                !received.contains("follows"),
+                "{family:?} {config}: {received}"
+            );
+        }
     }
 }
 

@@ -455,3 +455,21 @@ async fn an_empty_piece_of_a_thought_may_follow_its_signature() {
 
     assert_eq!(Family::Anthropic.parse(true, &answer).thoughts, "abc");
 }
+
+#[tokio::test]
+async fn a_label_in_a_text_beside_a_forced_call_has_no_quotes() {
+    let family = Family::Anthropic;
+    let answer = vec![Part::text(&["Mail ann@exa", "mple.com, ok"])];
+    let upstream = family.upstream(vec![answer; 2]).await;
+    let config = "policies: [{ policy: redact, detect: [email] }]\n";
+    let gateway = family.gateway(&upstream, config).await;
+    for is_stream in [false, true] {
+        let mut body = family.request(is_stream, &[Turn::User("hi")]);
+        body["tool_choice"] = json!({ "type": "tool", "name": "look" });
+
+        let answer = family.post(&gateway, is_stream, body.to_string()).await;
+
+        let text = family.parse(is_stream, &answer).text;
+        assert_eq!(text, "Mail [REDACTED:email], ok", "{is_stream}");
+    }
+}

@@ -7,7 +7,7 @@ use super::{
     SECRET,
     family::{Family, Part, Turn, events},
 };
-use crate::harness::{Answer, Upstream, respond};
+use crate::harness::{Answer, Upstream, hook, respond};
 
 /// Reason why an answer is written anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,5 +214,23 @@ async fn a_message_keeps_the_details_of_its_token_counts() {
     for cause in CAUSES {
         let counts = counts(Family::Anthropic, cause, &usage).await;
         assert_eq!(counts, usage, "{cause:?}");
+    }
+}
+
+#[tokio::test]
+async fn further_candidates_of_a_hook_are_left_out_where_an_answer_has_one() {
+    let candidate = |text: &str| json!({ "content": { "role": "model", "parts": [text] } });
+    let answer = hook::response(&json!({ "candidates": [candidate("one"), candidate("two")] }));
+    let hooks = hook::config(&[("BeforeModel", hook::printing("answer", &answer))]);
+    for family in [Family::Anthropic, Family::Responses] {
+        let upstream = family.upstream(vec![vec![Part::text(&["ok"])]]).await;
+        let gateway = family.gateway(&upstream, &hooks).await;
+        for is_stream in [false, true] {
+            let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
+
+            assert_eq!(family.parse(is_stream, &answer).text, "one", "{family:?}");
+            assert!(!answer.text().contains("two"), "{}", answer.text());
+        }
+        assert!(upstream.requests().is_empty());
     }
 }

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{
-    family::{ALL, Family, Turn},
+    family::{ALL, Family, Part, Turn},
     model_api, post,
 };
-use crate::harness::{TestGateway, hook};
+use crate::harness::{TestGateway, Upstream, hook, respond};
 
 /// A config with a hook that appends the session and the prompt to a file.
 fn prompt_hook() -> String {
@@ -150,6 +150,38 @@ async fn helper_calls_of_agents_start_no_turn_and_get_errors_for_denials() {
         helper["messages"][0]["content"] = json!("from an SDK");
         sdk.post("/v1/messages", helper.to_string()).await;
         assert_eq!(recorded_prompts(&gateway).len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn pieces_of_a_streamed_block_beside_its_text_belong_to_no_other_session() {
+    let citation = json!({ "type": "char_location", "cited_text": "page", "document_index": 0,
+        "document_title": "t", "start_char_index": 0, "end_char_index": 4 });
+    for delta in [
+        json!({ "type": "citations_delta", "citation": citation }),
+        json!({ "type": "new_delta", "new": "x" }),
+    ] {
+        let text = "The page has it that the day is fine.";
+        let piece = json!({ "type": "content_block_delta", "index": 0, "delta": delta });
+        let stop = "event: content_block_stop";
+        let piece = format!("event: content_block_delta\ndata: {piece}\n\n{stop}");
+        let events = Family::Anthropic.events(&[Part::text(&[text])]);
+        let events = events.replacen(stop, &piece, 1);
+        assert!(events.contains("new_delta") || events.contains("citations_delta"));
+        let upstream =
+            Upstream::with(move |_| respond(200, "text/event-stream", events.clone())).await;
+        let gateway = Family::Anthropic.gateway(&upstream, &prompt_hook()).await;
+        let mut turns = Vec::new();
+        for prompt in ["one", "two", "three"] {
+            turns.push(Turn::User(prompt));
+            Family::Anthropic.ask(&gateway, true, &turns).await;
+            turns.push(Turn::Model(text));
+        }
+
+        let seen = recorded_prompts(&gateway);
+        assert_eq!(seen.len(), 3);
+        let is_same = |(session, _): &(String, String)| *session == seen[0].0;
+        assert!(seen.iter().all(is_same), "{seen:?}");
     }
 }
 

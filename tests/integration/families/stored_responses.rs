@@ -82,6 +82,36 @@ async fn only_the_caller_that_received_a_stored_response_continues_it() {
 }
 
 #[tokio::test]
+async fn a_retry_with_cleared_context_continues_no_stored_response() {
+    for is_cleared in [false, true] {
+        let upstream = upstream_with_stored_responses().await;
+        let deny = json!({ "decision": "deny", "reason": "Anew.", "clearContext": is_cleared });
+        let hooks = hook::config(&[("AfterAgent", hook::printing("again", &deny))]);
+        let settings =
+            "events: { max_answer_retries: 1 }\ncoverage: { allow: [responses.state] }\n";
+        let config = format!("{hooks}{settings}");
+        let gateway = Family::Responses.gateway(&upstream, &config).await;
+        let agent = gateway.agent();
+        let body = request_with(Family::Responses, &json!({ "store": true }));
+        let answer = agent.post(Family::Responses.path(false), body).await;
+        let id = answer.json()["id"].as_str().unwrap().to_owned();
+
+        let answer = continue_from(&agent, &id, json!({})).await;
+
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let asked: Vec<Value> = upstream
+            .requests()
+            .iter()
+            .map(|asked| asked.json())
+            .collect();
+        assert_eq!(asked.len(), 4);
+        assert_eq!(asked[2]["previous_response_id"], json!(id));
+        let is_continued = asked[3]["previous_response_id"] == json!(id);
+        assert_eq!(is_continued, !is_cleared, "{}", asked[3]);
+    }
+}
+
+#[tokio::test]
 async fn results_without_their_call_are_refused_where_hooks_inspect_results() {
     let hooks = hook::config(&[("AfterTool", hook::command("guard", NO_OP_COMMAND))]);
     let upstream = upstream_with_stored_responses().await;
@@ -182,6 +212,7 @@ const STORED_METHODS: &str = "coverage: { allow: [responses.background, response
 async fn upstream_in_background(parts: Vec<Part>) -> Upstream {
     Upstream::with(move |asked| {
         let mut whole = Family::Responses.whole(&parts);
+        whole["background"] = true.into();
         let id = whole["id"].as_str().unwrap().to_owned();
         whole["object"] = "response".into();
         whole["id"] = "resp_1".into();
@@ -296,17 +327,24 @@ async fn a_denied_call_of_a_retrieved_response_ends_it_with_the_reason() {
         let gateway = Family::Responses.gateway(&upstream, &config).await;
         let agent = gateway.agent();
         create(&agent).await;
-        for is_stream in [false, true] {
-            let query = if is_stream { "?stream=true" } else { "" };
+        for (method, end) in [("GET", ""), ("GET", "?stream=true"), ("POST", "/cancel")] {
+            let is_stream = end.contains("stream");
             let before = upstream.requests().len();
 
-            let answer = agent.get(&format!("/v1/responses/resp_1{query}")).await;
+            let path = format!("/v1/responses/resp_1{end}");
+            let answer = agent.ask(method, &path, "").await;
 
             let parsed = Family::Responses.parse(is_stream, &answer);
             assert!(parsed.calls.is_empty(), "{parsed:?}");
             assert!(parsed.text.contains("I remove"), "{parsed:?}");
             assert!(parsed.text.contains("no rm"), "{parsed:?}");
             assert_eq!(upstream.requests().len(), before + 1);
+            if !is_stream {
+                let response = answer.json();
+                let fields = ["id", "model", "created_at", "background", "status"];
+                let fields = fields.map(|field| response[field].clone());
+                assert_eq!(json!(fields), json!(["resp_1", "m", 1, true, "completed"]));
+            }
         }
     }
 }

@@ -390,6 +390,7 @@ async fn safety_ratings_that_a_hook_returns_as_shown_keep_all_fields() {
     let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
 
     assert_eq!(answer.json(), sent);
+    assert_eq!(answer.header("x-hookgate-action"), "pass");
 }
 
 #[tokio::test]

@@ -553,3 +553,27 @@ async fn parallel_hooks_that_add_system_texts_keep_those_of_the_request() {
     ]);
     assert_eq!(merged, expected);
 }
+
+#[tokio::test]
+async fn a_system_message_replaces_the_shown_instruction_at_any_place() {
+    let upstream = Upstream::mock().await;
+    let list = json!([
+        { "role": "user", "content": "hi" },
+        { "role": "system", "content": "TOKEN=***" },
+    ]);
+    let mask = hook::printing("mask", &hook::request(&json!({ "messages": list })));
+    let settings = json!({ "hooks": { "BeforeModel": [{ "hooks": [mask] }] } }).to_string();
+    let config = "hook_files: [{ path: s.json, system_messages: true }]";
+    let gate = TestGateway::with_files(&upstream, config, &[("s.json", &settings)]).await;
+    let with_instruction = |text: &str| {
+        let mut body = prompt("hi");
+        body["systemInstruction"] = json!({ "parts": [{ "text": text }] });
+        body
+    };
+
+    let body = with_instruction("TOKEN=s3cret");
+    gate.agent().generate(MODEL, &body).await;
+
+    let sent = upstream.only_request().json();
+    assert_eq!(sent, with_instruction("TOKEN=***"));
+}

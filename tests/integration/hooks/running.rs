@@ -369,3 +369,41 @@ async fn a_sequential_hook_masks_system_messages_of_an_earlier_one() {
     let edited = &answer["hookSpecificOutput"]["llm_request"];
     assert_eq!(edited["messages"], masked);
 }
+
+/// Hook that returns a field of its input with a mask in it.
+fn masking(field: &str) -> Value {
+    let script = format!(
+        "import json, sys; shown = json.dumps(json.load(sys.stdin)[\"{field}\"]); \
+         masked = json.loads(shown.replace(\"SECRET\", \"MASK\")); \
+         print(json.dumps({{\"hookSpecificOutput\": {{\"{field}\": masked}}}}))"
+    );
+    hook::command("mask", &format!("python3 -c '{script}'"))
+}
+
+#[tokio::test]
+async fn a_parallel_hook_that_returns_what_it_was_shown_undoes_no_mask() {
+    let arguments = json!({ "command": "ls SECRET", "n": 1 });
+    let call = json!({ "functionCall": { "name": "f", "args": arguments } });
+    let content = json!({ "role": "model", "parts": [{ "text": "a SECRET" }, call] });
+    let answer = json!({ "candidates": [{ "content": content, "finishReason": "STOP" }] });
+    let mut body = prompt("my SECRET");
+    body["tools"] = json!([{ "functionDeclarations": [{ "name": "f" }] }]);
+    for (event, field, text) in [
+        ("BeforeModel", "llm_request", "my"),
+        ("AfterModel", "llm_response", "a"),
+        ("BeforeTool", "tool_input", "ls"),
+    ] {
+        let mask = (event, masking(field));
+        let echo = (event, hook::returning("echo", field));
+        for hooks in [[mask.clone(), echo.clone()], [echo, mask]] {
+            let upstream = Upstream::answering(&answer).await;
+            let gate = TestGateway::start(&upstream, &hook::config(&hooks)).await;
+
+            let answer = gate.agent().generate(MODEL, &body).await;
+
+            let seen = upstream.only_request().body + answer.text();
+            assert!(seen.contains(&format!("{text} MASK")), "{event}: {seen}");
+            assert!(!seen.contains(&format!("{text} SECRET")), "{event}: {seen}");
+        }
+    }
+}

@@ -262,6 +262,21 @@ async fn a_selection_applies_to_the_functions_of_computer_use() {
 }
 
 #[tokio::test]
+async fn computer_use_is_not_offered_if_only_functions_are_selected() {
+    let upstream = Upstream::mock().await;
+    let selection = hook::tools(&json!({ "allowedFunctionNames": ["read_file"] }));
+    let hooks = hook::config(&[("BeforeToolSelection", hook::printing("hook", &selection))]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+    let functions = json!({ "functionDeclarations": [{ "name": "read_file" }] });
+    let mut body = crate::harness::prompt("go");
+    body["tools"] = json!([{ "computerUse": {} }, functions]);
+
+    gate.agent().generate(MODEL, &body).await;
+
+    assert_eq!(upstream.only_request().json()["tools"], json!([functions]));
+}
+
+#[tokio::test]
 async fn tools_are_selected_from_the_request_as_edited() {
     let upstream = Upstream::mock().await;
     let edit = hook::request(&json!({ "messages": [{ "role": "user", "content": "edited" }] }));

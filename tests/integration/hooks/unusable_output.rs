@@ -22,6 +22,20 @@ async fn answer_under(event: &str, hook: &Value, on_failure: &str) -> Answer {
     answer
 }
 
+/// Checks that the output of a hook on this event has no effect, and is a denial because of this
+/// field if the hook fails closed.
+async fn assert_denies_if_closed(event: &str, output: &Value, field: &str) {
+    let hook = hook::printing("it", output);
+
+    let open = answer_under(event, &hook, "open").await;
+    let closed = answer_under(event, &hook, "closed").await;
+
+    assert!(has_call(&open), "{event} {output}: {}", open.text());
+    assert!(!has_call(&closed), "{event} {output}: {}", closed.text());
+    let reason = format!("Hook it failed: unusable value of `{field}`");
+    assert!(closed.text().contains(&reason), "{}", closed.text());
+}
+
 fn has_call(answer: &Answer) -> bool {
     answer.text().contains(r#""read_file""#)
 }
@@ -74,34 +88,84 @@ async fn an_unusable_decision_or_edit_is_a_denial_if_the_hook_fails_closed() {
             "llm_response",
         ),
     ] {
-        let hook = hook::printing("it", &output);
-
-        let open = answer_under(event, &hook, "open").await;
-        let closed = answer_under(event, &hook, "closed").await;
-
-        assert!(has_call(&open), "{event} {output}: {}", open.text());
-        assert!(!has_call(&closed), "{event} {output}: {}", closed.text());
-        let reason = format!("Hook it failed: unusable value of `{field}`");
-        assert!(closed.text().contains(&reason), "{}", closed.text());
+        assert_denies_if_closed(event, &output, field).await;
     }
 }
 
 #[tokio::test]
-async fn unusable_contents_of_an_llxprt_hook_are_a_denial_if_it_fails_closed() {
-    let upstream = Upstream::mock().await;
-    let files = "hook_files: [{ path: hooks.json, protocol: llxprt }]\n";
-    for (contents, on_failure, is_denied) in [
-        (json!("x"), "open", false),
-        (json!("x"), "closed", true),
-        (json!([5]), "closed", true),
-        (json!([]), "closed", false),
-        (json!([{ "parts": [{ "text": "went" }] }]), "closed", false),
+async fn an_edited_answer_in_a_wrong_place_is_a_denial_if_the_hook_fails_closed() {
+    let counts = json!({ "totalTokenCount": 1 });
+    let with_counts = |key: &str, value: Value| json!({ key: value, "usageMetadata": counts });
+    let misplaced = json!({ "role": "model", "text": "***" });
+    let shown = json!({ "content": { "role": "model", "parts": ["well"] } });
+    for (response, field) in [
+        (
+            with_counts("candidates", json!({ "content": shown })),
+            "llm_response",
+        ),
+        (with_counts("candidates", json!(["***"])), "llm_response"),
+        (with_counts("text", json!(["***"])), "llm_response"),
+        (
+            json!({ "candidates": [{ "content": misplaced, "finishReason": "STOP" }] }),
+            "llm_response",
+        ),
+        (
+            json!({ "candidates": [{ "text": "***", "index": 0 }] }),
+            "llm_response",
+        ),
+        (
+            json!({ "text": "***", "candidates": [shown] }),
+            "llm_response.text",
+        ),
     ] {
-        let output = hook::request(&json!({ "contents": contents }));
+        assert_denies_if_closed("AfterModel", &hook::response(&response), field).await;
+    }
+}
+
+#[tokio::test]
+async fn an_unreadable_message_or_selection_is_a_denial_if_the_hook_fails_closed() {
+    let beside_system = |message: Value| {
+        let system = json!({ "role": "system", "content": "be nice" });
+        (json!({ "messages": [system, message] }), "messages")
+    };
+    let misspelled = json!({ "mode": "AUTO", "allowedFunctionName": ["ls"] });
+    for (request, field) in [
+        beside_system(json!({ "role": "User", "content": "***" })),
+        beside_system(json!({ "role": "user", "content": { "value": "***" } })),
+        beside_system(json!({ "role": "system", "content": null })),
+        (
+            json!({ "toolConfig": misspelled }),
+            "toolConfig.allowedFunctionName",
+        ),
+    ] {
+        assert_denies_if_closed("BeforeModel", &hook::request(&request), field).await;
+    }
+}
+
+#[tokio::test]
+async fn unusable_contents_of_other_families_are_a_denial_if_the_hook_fails_closed() {
+    let upstream = Upstream::mock().await;
+    let system = json!({ "role": "system", "content": "be nice" });
+    let unreadable = json!({ "role": "User", "content": "***" });
+    for (protocol, contents, on_failure, is_denied) in [
+        ("llxprt", json!("x"), "open", false),
+        ("llxprt", json!("x"), "closed", true),
+        ("llxprt", json!([5]), "closed", true),
+        ("llxprt", json!([]), "closed", false),
+        ("llxprt", json!([{ "parts": ["went"] }]), "closed", false),
+        ("terminai", json!([system, unreadable]), "closed", true),
+    ] {
+        let files = format!("hook_files: [{{ path: hooks.json, protocol: {protocol} }}]\n");
+        let key = if protocol == "llxprt" {
+            "contents"
+        } else {
+            "messages"
+        };
+        let output = hook::request(&json!({ key: contents }));
         let mut hook = hook::printing("it", &output);
         hook["on_failure"] = json!(on_failure);
         let hooks = json!({ "hooks": { "BeforeModel": [{ "hooks": [hook] }] } }).to_string();
-        let gate = TestGateway::with_files(&upstream, files, &[("hooks.json", &hooks)]).await;
+        let gate = TestGateway::with_files(&upstream, &files, &[("hooks.json", &hooks)]).await;
 
         let answer = gate.agent().generate(MODEL, &prompt("go")).await;
 

@@ -44,6 +44,47 @@ async fn hooks_see_the_stable_form() {
     assert_eq!(seen["toolConfig"]["mode"], "ANY");
 }
 
+/// A history with a refusal in each of the two forms.
+fn refusals(refusal: &str, block: &str) -> Value {
+    json!({ "model": "m", "messages": [
+        { "role": "user", "content": "u" },
+        { "role": "assistant", "content": null, "refusal": refusal },
+        { "role": "user", "content": "v" },
+        { "role": "assistant", "content": [
+            { "type": "refusal", "refusal": block },
+        ] },
+        { "role": "user", "content": "w" },
+    ]})
+}
+
+#[tokio::test]
+async fn hooks_see_refusals_in_the_history_and_edit_them_in_place() {
+    let message = |role: &str, content: &str| json!({ "role": role, "content": content });
+    for (one, other, sent) in [
+        ("ONE", "OTHER", Some(refusals("ONE", "OTHER"))),
+        ("one", "other", Some(refusals("one", "other"))),
+        ("", "", None),
+    ] {
+        let upstream = Upstream::mock().await;
+        let edit = hook::request(&json!({ "messages": [
+            message("user", "u"), message("model", one), message("user", "v"),
+            message("model", other), message("user", "w"),
+        ]}));
+        let edit = hook::printing("edit", &edit);
+        let gate = gateway(&upstream, &hook::config(&[("BeforeModel", edit)])).await;
+
+        ask(&gate, Form::Whole, &refusals("one", "other")).await;
+
+        let seen = &gate.json("edit.json")["llm_request"]["messages"];
+        assert_eq!(seen[1], message("model", "one"));
+        assert_eq!(seen[3], message("model", "other"));
+        let asked = upstream.only_request().json();
+        let users = json!(["u", "v", "w"].map(|text| message("user", text)));
+        let expected = sent.map_or(users, |sent| sent["messages"].clone());
+        assert_eq!(asked["messages"], expected);
+    }
+}
+
 #[tokio::test]
 async fn hooks_edit_messages_and_parameters() {
     let upstream = Upstream::mock().await;

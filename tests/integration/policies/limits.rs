@@ -50,6 +50,54 @@ async fn parameters_are_clamped_to_their_limits_or_set_if_missing() {
 }
 
 #[tokio::test]
+async fn a_limit_sets_no_parameter_that_the_api_refuses() {
+    let messages = |field: &str, value: Value| {
+        let mut body = json!({ "model": "m", "max_tokens": 9,
+            "messages": [{ "role": "user", "content": "hi" }] });
+        body[field] = value;
+        ("/v1/messages", body)
+    };
+    let gemini = |config: &Value| {
+        (
+            "/v1beta/models/m:generateContent",
+            prompt_with_config(config),
+        )
+    };
+    let tokens = |text: &str| gemini(&json!({ "maxOutputTokens": text }));
+    let thinking = json!({ "type": "adaptive" });
+    let (low, high) = ("max_temperature: 0.5", "max_temperature: 1.5");
+    for (limit, (path, body), expected) in [
+        (high, messages("max_tokens", json!(9)), Value::Null),
+        (low, messages("max_tokens", json!(9)), json!(0.5)),
+        (low, messages("thinking", thinking), Value::Null),
+        (high, gemini(&json!({})), Value::Null),
+        ("max_output_tokens: 100", tokens("50"), json!("50")),
+        ("max_output_tokens: 100", tokens("500"), json!(100)),
+    ] {
+        let upstream = Upstream::mock().await;
+        let config = format!(
+            "upstreams: {{ gemini: {{ url: \"{{upstream}}\" }}, \
+             anthropic: {{ url: \"{{upstream}}\" }} }}\n\
+             policies: [{{ policy: request_limits, {limit} }}]\n"
+        );
+        let gateway = TestGateway::start(&upstream, &config).await;
+
+        gateway.agent().post(path, body.to_string()).await;
+
+        let sent = upstream.only_request().json();
+        let config = &sent["generationConfig"];
+        let limited = [
+            &sent["temperature"],
+            &config["temperature"],
+            &config["maxOutputTokens"],
+        ];
+        let limited = limited.into_iter().find(|value| !value.is_null());
+        let limited = limited.cloned().unwrap_or_default();
+        assert_eq!(limited, expected, "{limit}: {body}");
+    }
+}
+
+#[tokio::test]
 async fn a_parameter_is_limited_in_every_number_form_and_spelling() {
     let upstream = Upstream::mock().await;
     let config =
@@ -308,6 +356,31 @@ async fn a_response_without_a_token_count_is_charged_by_an_estimate() {
         assert!((2..4).contains(&passed), "{buffered}{stream}: {actions:?}");
         assert_eq!(actions[3], "deny");
     }
+}
+
+#[tokio::test]
+async fn token_counts_without_a_total_are_added_up() {
+    let message = json!({ "role": "assistant", "content": "a" });
+    let answer = json!({
+        "id": "c", "model": "m",
+        "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }],
+        "usage": { "prompt_tokens": 600, "completion_tokens": 600 },
+    });
+    let answer = answer.to_string();
+    let upstream = Upstream::with(move |_| respond(200, "application/json", answer.clone())).await;
+    let config = "upstreams: { openai: { url: \"{upstream}\" } }\n\
+                  policies: [{ policy: request_limits, max_tokens: 900 }]\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let agent = gateway.agent().sending("x-hookgate-session", "one");
+    let body = json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }] });
+
+    let mut actions = Vec::new();
+    for _ in 0..2 {
+        let answer = agent.post("/v1/chat/completions", body.to_string()).await;
+        actions.push(answer.header("x-hookgate-action").to_owned());
+    }
+
+    assert_eq!(actions, ["pass", "deny"]);
 }
 
 #[tokio::test]

@@ -117,6 +117,40 @@ fn assert_parts(parts: &[Value], blocked: Option<&str>) {
     }
 }
 
+#[tokio::test]
+async fn calls_of_functions_that_are_not_declared_belong_to_computer_use() {
+    let edit = json!({ "hookSpecificOutput": { "tool_input": { "x": 2 } } });
+    let hooks = hook::config(&[("BeforeTool", hook::printing("edit", &edit))]);
+    let mut body = prompt("go");
+    body["tools"] = json!([
+        { "computerUse": { "environment": "ENVIRONMENT_BROWSER" } },
+        { "functionDeclarations": [{ "name": "read_file" }] },
+    ]);
+    for (settings, is_offered, is_allowed) in [
+        ("allow: [computerUse, read_file]", true, true),
+        ("deny: [rm]", true, true),
+        ("deny: [computerUse]", false, false),
+        ("allow: [read_file]", false, false),
+    ] {
+        let upstream = upstream_with(parts_with_call("click_at", &json!({ "x": 1 }))).await;
+        let config = format!("policies: [{{ policy: tool_guard, {settings} }}]\n{hooks}");
+        let gateway = TestGateway::start(&upstream, &config).await;
+
+        let answer = gateway.agent().generate(MODEL, &body).await.json();
+
+        let sent = upstream.requests()[0].json();
+        let tools = sent["tools"].to_string();
+        assert_eq!(tools.contains("computerUse"), is_offered, "{settings}");
+        if is_allowed {
+            let call = &answer["candidates"][0]["content"]["parts"][1]["functionCall"];
+            assert_eq!(call["args"], json!({ "x": 2 }), "{settings}: {answer}");
+        } else {
+            let reason = "The tool `click_at` is not allowed here.";
+            assert_parts(&merged_parts(&[answer]), Some(reason));
+        }
+    }
+}
+
 const RULES: &str = "
 policies:
   - policy: tool_guard

@@ -2,19 +2,26 @@
 
 mod cases;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
 
 use data_encoding::HEXLOWER;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use tempfile::TempDir;
 
 use self::cases::{content_and_callers, models_and_prompts, tools};
 use super::{
     commands::fail_on_of_job,
-    conversations::{Call, REASON, Topic, TurnKind, sessions},
-    recorded::RecordedCalls,
+    conversations::{Call, REASON, Topic, TurnKind, sessions, upstream},
+    recorded::{RecordedCalls, UPSTREAMS},
 };
-use crate::families::family::{ALL, Family};
+use crate::{
+    families::family::{ALL, Family},
+    harness::{Agent, ServerProcess, TEST_TIMEOUT, prompt},
+};
 
 const MASK: &str = "{ policy: redact, name: mask, detect: [aws_key] }";
 
@@ -214,4 +221,55 @@ async fn the_jobs_for_ci_find_a_tool_that_is_not_declared_any_more() {
         let (code, out, err) = recorded.replay("next.yaml", &arguments);
         assert_eq!(code, 1, "{out}{err}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_of_a_session_begin_anew_where_the_gateway_restarted() {
+    let limits = "policies: [{ policy: request_limits, max_calls: 3 }]\n";
+    let hooks = "hooks: { AfterTool: [{ hooks: [{ command: 'cat > /dev/null' }] }] }\n";
+    // Hooks on tools need the state of the session, so that the second gateway finds none.
+    for config in [limits.to_owned(), format!("{limits}{hooks}")] {
+        let model = upstream().await;
+        let folder = TempDir::new().unwrap();
+        let record = "record: { path: recordings, what: { sample: 1 }, redact: none }\n";
+        let url = format!("http://{}", model.addr);
+        let served = format!("{UPSTREAMS}{record}{config}").replace("{upstream}", &url);
+        fs::write(folder.path().join("hookgate.yaml"), served).unwrap();
+        for _ in 0..2 {
+            let mut gateway = ServerProcess::folder(folder.path());
+            let agent = Agent::at(gateway.addr()).sending("x-hookgate-session", "main");
+            for number in 0..3 {
+                let body = prompt(&format!("task {number} [[text|ok]]"));
+                assert_eq!(agent.generate("m", &body).await.status, 200);
+            }
+            gateway.terminate();
+            gateway.ended(TEST_TIMEOUT);
+        }
+        let recorded = RecordedCalls {
+            folder,
+            calls: BTreeMap::new(),
+        };
+        recorded.write_config("base.yaml", &config);
+
+        let report = recorded.report("base.yaml", &[]);
+
+        assert_eq!(report["counts"]["unchanged"], 6, "{report:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_array_stream_that_a_slow_hook_delayed_is_unchanged() {
+    let config = "timeouts: { keep_alive: 100ms }
+hooks: { BeforeModel: [{ hooks: [{ command: \"cat > /dev/null; sleep 1\" }] }] }\n";
+    let send = async |agent: &Agent| {
+        let answer = agent.array("m", &prompt("hello [[text|ok]]")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    let recorded = RecordedCalls::record_requests("", config, send).await;
+    let target = &recorded.exchanges()[0].rounds[0].target;
+    assert!(target.contains("alt=sse"), "{target}");
+
+    let report = recorded.report("base.yaml", &[]);
+
+    assert_eq!(report["counts"]["unchanged"], 1, "{report:#}");
 }

@@ -14,7 +14,10 @@ use super::{
 };
 use crate::{
     families::family::ALL,
-    harness::{ServerProcess, TEST_TIMEOUT, eventually, hookgate, processes, run},
+    harness::{
+        ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, eventually, hookgate, processes,
+        prompt, run,
+    },
     recording::{IDENTITY, OTHER_IDENTITY, RECIPIENT},
 };
 
@@ -433,6 +436,38 @@ fn calls_of_a_decision_log_count_once_and_are_denied_if_their_outcome_is() {
     assert_eq!(report["damaged"]["count"], 1, "{report:#}");
     fs::write(folder.path().join("decisions.jsonl"), &log[12]).unwrap();
     assert_eq!(run(&from, folder.path()).0, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_of_a_decision_log_that_no_rule_on_models_sees_are_unchanged() {
+    let upstream = Upstream::mock().await;
+    let policies = "policies: [{ policy: model_allow, models: [m] }]\n";
+    let config = format!("audit: {{ path: decisions.jsonl }}\n{policies}");
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let agent = gateway.agent();
+    for path in ["/v1beta/models", "/v1beta/models/other"] {
+        agent.get(path).await;
+    }
+    agent
+        .post("/v1beta/models/other:generateContent", "{")
+        .await;
+    agent.generate("m", &prompt("hello")).await;
+    agent.generate("other", &prompt("hello")).await;
+    let folder = gateway.stop_and_keep_files().await;
+    let upstreams = "upstreams: { gemini: { url: \"http://127.0.0.1:9\" } }\n";
+    fs::write(
+        folder.path().join("next.yaml"),
+        format!("{upstreams}{policies}"),
+    )
+    .unwrap();
+
+    let command = ["replay", "--config", "next.yaml", "--format", "json"];
+    let from = [&command[..], &["--from", "decisions.jsonl"]].concat();
+    let (_, out, err) = run(&from, folder.path());
+
+    let report: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {err}"));
+    assert_eq!(report["counts"]["calls"], 5, "{report:#}");
+    assert_eq!(report["counts"]["unchanged"], 5, "{report:#}");
 }
 
 #[expect(clippy::print_stdout, reason = "a skipped test must be visible")]

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fs, io, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use reqwest::Body;
+use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
 use super::{
@@ -16,7 +17,7 @@ use crate::{
     families::family::Family,
     harness::{
         Agent, TEST_TIMEOUT, TestGateway, Upstream, chunked_head, eventually, next_chunk, prompt,
-        wait_until_closed, write_chunk,
+        read_to_end, wait_until_closed, write_chunk,
     },
 };
 
@@ -359,6 +360,52 @@ async fn a_call_that_is_refused_now_is_newly_denied_although_its_agent_disconnec
 
     assert_eq!(same["counts"]["unchanged"], 1, "{same:#}");
     assert_eq!(report["counts"]["newly_denied"], 1, "{report:#}");
+}
+
+/// A model API whose answers begin with an address of e-mail, and break off or do not end.
+async fn cut_upstream(end: &'static str) -> Upstream {
+    let text = format!("write to ann@example.com {}", "and so on ".repeat(100));
+    let chunk = json!({ "candidates": [{ "content": {
+        "role": "model", "parts": [{ "text": text }] } }] });
+    Upstream::raw(move |_, mut socket| {
+        let event = format!("data: {chunk}\n\n");
+        async move {
+            let head = chunked_head("text/event-stream");
+            socket.write_all(head.as_bytes()).await.unwrap();
+            write_chunk(&mut socket, event.as_bytes()).await.unwrap();
+            if end == "client_disconnected" {
+                wait_until_closed(&mut socket).await;
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_begin_of_an_answer_that_was_cut_is_compared() {
+    let redact = "policies: [{ policy: redact, detect: [email] }]\n";
+    for end in ["truncated", "client_disconnected"] {
+        let upstream = cut_upstream(end).await;
+        let gateway = recording_gateway(&upstream, redact).await;
+        let (path, body) = (Family::Gemini.path(true), prompt("hello").to_string());
+        let mut answer = gateway.agent().open(path, body).await;
+        let begin = next_chunk(&mut answer).await;
+        assert!(begin.contains("REDACTED"), "{begin}");
+        if end == "truncated" {
+            read_to_end(&mut answer).await;
+        }
+        drop(answer);
+        let recorded = recorded_call(gateway, end).await;
+        recorded.write_config("base.yaml", redact);
+        recorded.write_config("next.yaml", "");
+
+        let same = recorded.report("base.yaml", &[]);
+        let report = recorded.report("next.yaml", &[]);
+
+        assert_eq!(same["counts"]["unchanged"], 1, "{end}: {same:#}");
+        assert_eq!(report["counts"]["edited"], 1, "{end}: {report:#}");
+        assert_eq!(report["rules"]["redact"]["edited"], 1, "{end}: {report:#}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -226,6 +226,32 @@ async fn a_conversation_without_a_name_is_assigned_by_its_first_prompt() {
     assert!((4..=26).contains(&of_candidate), "{of_candidate}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_count_of_tokens_runs_under_the_config_of_its_conversation() {
+    let gateway = Rollout::start("{ to: next.yaml, percent: 50 }").await;
+
+    for number in 0..20 {
+        let body = prompt(&format!("task {number}"));
+        let answer = gateway.agent.generate("m", &body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let mut request = body;
+        request["model"] = json!("models/m");
+        let count = json!({ "generateContentRequest": request }).to_string();
+        let path = "/v1beta/models/m:countTokens";
+        let answer = gateway.agent.post(path, count).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+
+    let lines = gateway.stop();
+    let configs = configs_of_sessions(&lines);
+    assert!(
+        configs.values().all(|versions| versions.len() == 1),
+        "{configs:#?}"
+    );
+    let versions: BTreeSet<&&str> = configs.values().flatten().collect();
+    assert_eq!(versions.len(), 2);
+}
+
 #[tokio::test]
 async fn a_body_that_is_read_for_the_assignment_counts_once_in_the_memory() {
     let rollout = "{ to: next.yaml, percent: 1 }\nlimits: { body: 2900KiB, memory: 3MiB }";

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{AMPLE_BUDGET, ShadowGateway, make_calls, write_config};
 use crate::{
-    harness::{hookgate, run},
+    harness::{hookgate, prompt, run},
     replay::{
         changes::base,
         conversations::{Call, sessions},
@@ -78,6 +78,37 @@ async fn the_report_equals_that_of_a_replay_of_the_same_calls() {
             of_replay["samples"].take();
         }
         assert_eq!(reported, of_replay);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_that_the_agent_reported_are_not_derived_again() {
+    let guard =
+        "hooks: { BeforeTool: [{ hooks: [{ type: builtin, policy: tool_guard, deny: [rm] }] }] }\n";
+    let gateway = ShadowGateway::start(guard, guard, &format!("sample: 1, {AMPLE_BUDGET}")).await;
+    let agent = gateway.agent.clone().sending("x-hookgate-session", "main");
+    agent.generate("m", &prompt("hello [[text|ok]]")).await;
+    let event = json!({
+        "hook_event_name": "BeforeTool", "session_id": "main", "tool_name": "look",
+        "tool_input": {},
+    });
+    assert_eq!(gateway.agent.report(&event, "").await.status, 200);
+    for number in 0..2 {
+        let body = prompt(&format!("task {number} [[call|rm|x]]"));
+        let answer = agent.generate("m", &body).await;
+        assert!(answer.text().contains("functionCall"), "{}", answer.text());
+    }
+
+    let status = gateway.wait_until_evaluated(3).await;
+    let (folder, ..) = gateway.stop();
+    let arguments = ["replay", "--config", "next.yaml", "--format", "json"];
+    let arguments = [&arguments[..], &["recordings"]].concat();
+    let (_, out, err) = run(&arguments, folder.path());
+
+    let replayed: Value =
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {err}"));
+    for report in [&status["report"], &replayed] {
+        assert_eq!(report["counts"]["unchanged"], 3, "{report:#}");
     }
 }
 

@@ -52,7 +52,11 @@ async fn the_record_of_a_denied_tool_call_has_every_rule_and_its_config_line() {
         .unwrap() as u64;
     assert_eq!(line, written + 1 + 3);
     assert_eq!(rule(tool, "watcher")["would"], "deny");
-    assert_eq!(rule(tool, "writer")["because"], "matcher");
+    let writer = rule(tool, "writer");
+    assert_eq!(
+        (&writer["asked"], &writer["because"]),
+        (&json!(false), &json!("matcher"))
+    );
     assert_eq!(rule(tool, "off")["because"], "disabled");
     let model = event(&record, "BeforeModel");
     assert_eq!(rule(model, "models")["asked"], true);
@@ -61,6 +65,8 @@ async fn the_record_of_a_denied_tool_call_has_every_rule_and_its_config_line() {
         rule(model, "words")["explanation"],
         "its condition `when` is false"
     );
+    let listed = calls(&gateway, "", 1).await;
+    assert_eq!(listed["calls"][0]["decided_by"]["at"], guard["at"]);
 }
 
 #[tokio::test]
@@ -114,7 +120,11 @@ async fn calls_are_listed_newest_first_with_pagination_and_filters() {
             .collect::<Vec<_>>()
     };
     assert_eq!(ids(&all), [ids(&page), ids(&rest)].concat());
-    assert_eq!(rest["scanned"]["is_complete"], true);
+    assert_eq!(page["scanned"]["is_complete"], false);
+    assert_eq!(
+        (&rest["scanned"]["is_complete"], &rest["next"]),
+        (&json!(true), &json!(null))
+    );
     let id = denied.header("x-hookgate-request-id");
     assert_eq!(
         (ids(&tool), ids(&would)),
@@ -125,11 +135,13 @@ async fn calls_are_listed_newest_first_with_pagination_and_filters() {
     assert_eq!(tool["calls"][0]["tools"], json!(["run_shell_command"]));
     assert_eq!(ids(&denied_model).len(), 1);
     assert_eq!(denied_model["calls"][0]["decided_by"]["name"], "models");
-    let view = gateway
-        .operator()
-        .get(&format!("/calls/{id}?verdict=deny"))
-        .await;
-    assert_eq!(view.json()["newer"], ids(&denied_model)[0]);
+    let newer = &ids(&denied_model)[0];
+    let view = async |id: &str| {
+        let path = format!("/calls/{id}?verdict=deny");
+        gateway.operator().get(&path).await.json()
+    };
+    assert_eq!(view(id).await["newer"], *newer);
+    assert_eq!(view(newer.as_str().unwrap()).await["older"], id);
 }
 
 #[tokio::test]
@@ -204,6 +216,7 @@ async fn rule_and_denial_counts_survive_the_eviction_of_calls() {
     );
     assert!(find("guard")["p99_us"].as_u64() > Some(0));
     assert_eq!(find("writer")["last_acted"], json!(null));
+    assert!(find("guard")["last_acted"].is_string());
     assert_eq!(
         calls(&gateway, "", 1).await["calls"]
             .as_array()

@@ -29,7 +29,7 @@ pub use self::{
     },
     private_fields::{refuse_private_fields, shown_to_hooks, without_private_fields},
     refusals::is_refusal,
-    splice::{numbered, parts_in, source_of, splice_list, with_source},
+    splice::{first_candidates, numbered, parts_in, source_of, splice_list, with_source},
     text_template::{TextEvent, TextTemplate},
 };
 pub use crate::dialect::google::fields::{IS_REFUSAL, PRECEDING, SOURCE};

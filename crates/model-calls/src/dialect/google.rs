@@ -24,15 +24,14 @@ pub use self::{
     history::{History, HistoryMessage, ToolResult},
     part::{FunctionCall, is_thought},
     request::{
-        AllowedFunctions, Detail, OfferedTool, PatchedRequest, PromptPrefix, RequestSummary,
-        ResponseExpectation, ResponseFormat, append_contents, build_request, cached_content,
-        check_model, edit_request_texts, expected_response, generation_parameters, new_prompt,
-        prompt_parts, read_stable_form, replace_contents, summarize_request, withhold_tools,
-        write_request, write_tool_selection,
+        AllowedFunctions, ComputerUse, Detail, OfferedTool, PatchedRequest, PromptPrefix,
+        RequestSummary, ResponseExpectation, ResponseFormat, append_contents, build_request,
+        cached_content, check_model, edit_request_texts, expected_response, generation_parameters,
+        new_prompt, prompt_parts, read_stable_form, replace_contents, summarize_request,
+        withhold_tools, write_request, write_tool_selection,
     },
     response::{
-        CallDecision, EditedCandidates, FinishEdits, MergedChunks, ModelStep, PartialCalls,
-        ProposedCall, RawUsage, ResponseDocument, build_response, build_text_response,
-        denied_calls, denied_step,
+        CallDecision, EditedCandidates, FinishEdits, ModelStep, PartialCalls, ProposedCall,
+        ResponseDocument, build_response, build_text_response, denied_calls, denied_step,
     },
 };

@@ -22,7 +22,7 @@ pub struct MessageParts {
 pub enum MessagePart {
     /// Text that hooks may change.
     Text(String),
-    /// JSON of a function call, a function response or media, as on the wire.
+    /// JSON of a function call, a function response or media, without white space between tokens.
     Json(Bytes),
 }
 

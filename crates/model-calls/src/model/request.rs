@@ -96,11 +96,11 @@ impl LlmRequest {
         shown
     }
 
-    /// Returns whether the first message is a text for the system instruction that hooks see as it
-    /// is, because the request has no other.
-    pub fn begins_with_system(&self) -> bool {
-        let first = self.messages.first();
-        self.system.is_none() && first.is_some_and(|message| message.role == Role::System)
+    /// Returns whether messages have texts for the system instruction that hooks see as they are,
+    /// because the request has no other.
+    pub fn lists_system_texts(&self) -> bool {
+        let mut messages = self.messages.iter();
+        self.system.is_none() && messages.any(|message| message.role == Role::System)
     }
 
     /// Applies the edit of a sequential hook, so that the next hook sees it.
@@ -212,10 +212,11 @@ impl RequestMutation {
 
     /// Returns the fields that are ignored because of their value, except for the model and the
     /// messages.
-    pub fn unusable_fields(&self) -> Vec<&'static str> {
+    pub fn unusable_fields(&self) -> Vec<String> {
         let keys = ["config", "generationConfig", "systemInstruction"];
         let is_unusable = |key: &&str| self.fields.contains_key(*key) && !self.is_usable(key);
-        let mut unusable: Vec<&str> = keys.into_iter().filter(is_unusable).collect();
+        let unusable = keys.into_iter().filter(is_unusable);
+        let mut unusable: Vec<String> = unusable.map(str::to_owned).collect();
         if let Some(selection) = self.fields.get("toolConfig") {
             unusable.extend(ToolConfig::unusable_fields(selection));
         }
@@ -223,17 +224,18 @@ impl RequestMutation {
     }
 
     /// Returns all fields that are ignored because of their value, but for empty ones.
-    pub fn lost_fields(&self) -> Vec<&'static str> {
+    pub fn lost_fields(&self) -> Vec<String> {
         let mut lost = self.unusable_fields();
         // A name that the gateway does not use may be that of a reported call, as it was shown.
         let model = self.fields.get("model");
         if model.is_some_and(|model| !model.is_string()) {
-            lost.push("model");
+            lost.push("model".to_owned());
         }
-        if self.fields.contains_key("messages") && !self.is_usable("messages") {
-            lost.push("messages");
+        let is_unusable = self.fields.contains_key("messages") && !self.is_usable("messages");
+        if is_unusable || self.unreadable_messages().next().is_some() {
+            lost.push("messages".to_owned());
         }
-        lost.retain(|field| self.fields.get(*field).is_none_or(has_value));
+        lost.retain(|field| self.fields.get(field).is_none_or(has_value));
         lost
     }
 
@@ -248,6 +250,13 @@ impl RequestMutation {
         let list = self.fields.get("messages")?.as_array()?;
         let messages: Vec<Message> = list.iter().filter_map(Message::read).collect();
         (!messages.is_empty()).then_some(messages)
+    }
+
+    /// Returns the entries with a value that [`Self::messages`] ignores.
+    pub fn unreadable_messages(&self) -> impl Iterator<Item = &Value> {
+        let list = self.fields.get("messages").and_then(Value::as_array);
+        let list = list.into_iter().flatten();
+        list.filter(|entry| has_value(entry) && Message::read(entry).is_none())
     }
 
     /// Returns the texts for the system instruction among the messages of `request` that its edited
@@ -274,22 +283,26 @@ impl RequestMutation {
         read_parts(self.fields.get("systemInstruction")?)
     }
 
-    /// Turns a first message of role `system` into the replacement of the system
+    /// Turns the first message of role `system` into the replacement of the system
     /// instruction, for hooks that are shown the instruction as first message.
     pub fn extract_system_message(&mut self) {
         let messages = self.fields.get_mut("messages");
-        let messages = messages.and_then(Value::as_array_mut);
-        let Some(messages) = messages.filter(|list| is_system(list.first())) else {
+        let Some(messages) = messages.and_then(Value::as_array_mut) else {
             return;
         };
-        let system = messages.remove(0);
+        let system = messages.iter().enumerate().find_map(|(index, entry)| {
+            let message = Message::read(entry)?;
+            (message.role == Role::System).then_some((index, message.content))
+        });
+        let Some((index, content)) = system else {
+            return;
+        };
+        messages.remove(index);
         if messages.is_empty() {
             self.fields.shift_remove("messages");
         }
-        if let Some(content) = system.get("content").and_then(read_content) {
-            self.fields
-                .insert("systemInstruction".to_owned(), Value::String(content));
-        }
+        self.fields
+            .insert("systemInstruction".to_owned(), Value::String(content));
     }
 
     /// Returns the replacement tool selection.
@@ -357,11 +370,6 @@ fn merge_parameters(earlier: &mut Map<String, Value>, later: &Map<String, Value>
 /// Returns the text of `{parts}`, or of bare parts.
 fn read_parts(value: &Value) -> Option<String> {
     read_content(value.get("parts").unwrap_or(value))
-}
-
-fn is_system(message: Option<&Value>) -> bool {
-    let role = message.and_then(|message| message.get("role"));
-    role.and_then(Value::as_str) == Some("system")
 }
 
 #[cfg(test)]

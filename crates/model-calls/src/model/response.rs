@@ -248,24 +248,25 @@ impl ResponseMutation {
             candidates,
             usage_metadata: usage_metadata.filter(|counts| !counts.is_empty()),
         };
+        (!mutation.is_empty()).then_some(mutation)
+    }
+
+    /// Returns whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
         let empty = CandidateMutation::default();
-        let mut candidates = mutation.candidates.iter();
-        let has_edit = candidates.any(|candidate| *candidate != empty);
-        let usable = mutation.usage_metadata.is_some() || has_edit;
-        usable.then_some(mutation)
+        let mut candidates = self.candidates.iter();
+        self.usage_metadata.is_none() && candidates.all(|candidate| *candidate == empty)
     }
 
     /// Returns whether [`Self::read`] ignores a value, or the text of a candidate, because of its
-    /// type.
+    /// type or its place.
     pub fn is_unusable(value: &Value) -> bool {
-        let candidates = value.get("candidates").and_then(Value::as_array);
-        let candidates = candidates.into_iter().flatten();
-        let mut contents = candidates.filter_map(|candidate| candidate.get("content"));
-        let is_ignored = |content: &Value| match content.get("parts") {
-            Some(parts) => has_value(parts) && edited_texts(content).is_none(),
-            None => has_value(content) && !content.is_object(),
-        };
-        contents.any(is_ignored) || has_value(value) && Self::read(value).is_none()
+        let (text, candidates) = (value.get("text"), value.get("candidates"));
+        let mut listed = candidates.and_then(Value::as_array).into_iter().flatten();
+        text.is_some_and(|text| has_value(text) && !text.is_string())
+            || candidates.is_some_and(|list| has_value(list) && !list.is_array())
+            || listed.any(is_unusable_candidate)
+            || has_value(value) && Self::read(value).is_none()
     }
 
     /// Adds what only an earlier edit of the response changes.
@@ -328,6 +329,20 @@ fn read_candidate(value: &Value) -> CandidateMutation {
         index: index.filter(|index| index.is_number()).cloned(),
         safety_ratings: ratings.filter(|ratings| ratings.is_array()).cloned(),
     }
+}
+
+fn is_unusable_candidate(candidate: &Value) -> bool {
+    let Some(fields) = candidate.as_object() else {
+        return has_value(candidate);
+    };
+    let is_unusable = |content: &Value| match content.as_object() {
+        Some(fields) => {
+            let mut others = fields.iter().filter(|(key, _)| *key != "role");
+            edited_texts(content).is_none() && others.any(|(_, value)| has_value(value))
+        }
+        None => has_value(content),
+    };
+    fields.get("text").is_some_and(has_value) || fields.get("content").is_some_and(is_unusable)
 }
 
 /// Returns the texts of a content. A list of only wrongly typed parts does not blank the text.

@@ -3,6 +3,25 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::message::has_value;
+
+/// Names of a selection in a `toolConfig`, in both spellings.
+const NESTED: [&str; 2] = ["functionCallingConfig", "function_calling_config"];
+
+/// Names of the list of allowed functions, in both spellings.
+const NAMES: [&str; 2] = ["allowedFunctionNames", "allowed_function_names"];
+
+/// Other keys of a `toolConfig`: the mode, and settings that hooks do not change.
+const OTHER_KEYS: [&str; 7] = [
+    "mode",
+    "retrievalConfig",
+    "retrieval_config",
+    "includeServerSideToolInvocations",
+    "include_server_side_tool_invocations",
+    "streamFunctionCallArguments",
+    "stream_function_call_arguments",
+];
+
 /// Function calling mode of a request.
 ///
 /// `Ord` is the precedence when hooks disagree: `None` beats `Any` beats `Auto`.
@@ -58,27 +77,31 @@ impl ToolConfig {
     }
 
     /// Returns the fields of a hook's `toolConfig` that [`Self::read`] ignores because of their
-    /// value; the whole if it selects nothing, but is neither empty nor null.
-    pub fn unusable_fields(value: &Value) -> Vec<&'static str> {
+    /// value or their name; the whole if it selects nothing, but is neither empty nor null.
+    pub fn unusable_fields(value: &Value) -> Vec<String> {
         let is_mode = |mode: &Value| mode.is_null() || read_mode(mode).is_some();
-        let is_list = |names: &Value| match names {
-            Value::Array(names) => names.iter().all(Value::is_string),
-            other => other.is_null(),
+        let is_list = |names: &Value| {
+            let names = names.as_array();
+            names.is_some_and(|names| names.iter().all(Value::is_string))
         };
         let mode = config_fields(value).get("mode");
         let mut unusable = Vec::new();
         if mode.is_some_and(|mode| !is_mode(mode)) {
-            unusable.push("toolConfig.mode");
+            unusable.push("toolConfig.mode".to_owned());
         }
         if names(value).is_some_and(|names| !is_list(names)) {
-            unusable.push("toolConfig.allowedFunctionNames");
+            unusable.push("toolConfig.allowedFunctionNames".to_owned());
         }
+        let configs = [Some(value), given(value, NESTED)].into_iter().flatten();
+        let entries = configs.filter_map(Value::as_object).flatten();
+        let unknown = entries.filter(|(key, value)| !is_known(key) && has_value(value));
+        unusable.extend(unknown.map(|(key, _)| format!("toolConfig.{key}")));
         let is_given = match config_fields(value) {
             Value::Object(fields) => !fields.values().all(Value::is_null),
             other => !other.is_null(),
         };
         if is_given && unusable.is_empty() && Self::read(value).is_none() {
-            unusable.push("toolConfig");
+            unusable.push("toolConfig".to_owned());
         }
         unusable
     }
@@ -128,9 +151,19 @@ impl ToolConfig {
 
 /// Returns the object with the mode and the names.
 fn config_fields(value: &Value) -> &Value {
-    let nested = value.get("functionCallingConfig");
-    let nested = nested.or_else(|| value.get("function_calling_config"));
-    nested.unwrap_or(value)
+    given(value, NESTED).unwrap_or(value)
+}
+
+/// Returns the field with one of these names that is not null.
+fn given<'a>(value: &'a Value, names: [&str; 2]) -> Option<&'a Value> {
+    let mut given = names.iter().filter_map(|name| value.get(name));
+    given.find(|field| !field.is_null())
+}
+
+fn is_known(key: &str) -> bool {
+    [NESTED.as_slice(), &NAMES, &OTHER_KEYS]
+        .concat()
+        .contains(&key)
 }
 
 fn read_mode(value: &Value) -> Option<FunctionCallingMode> {
@@ -140,10 +173,7 @@ fn read_mode(value: &Value) -> Option<FunctionCallingMode> {
 
 /// Returns the list of names in either spelling, of any type.
 fn names(value: &Value) -> Option<&Value> {
-    let fields = config_fields(value);
-    fields
-        .get("allowedFunctionNames")
-        .or_else(|| fields.get("allowed_function_names"))
+    given(config_fields(value), NAMES)
 }
 
 #[cfg(test)]
@@ -206,6 +236,9 @@ mod tests {
         let nested = serde_json::json!({"function_calling_config":
             {"mode": "ANY", "allowed_function_names": ["a", "b", 7]}});
         assert_eq!(ToolConfig::read(&flat), ToolConfig::read(&nested));
+        let beside_null = serde_json::json!({"functionCallingConfig": null, "mode": "ANY",
+            "allowedFunctionNames": null, "allowed_function_names": ["a", "b"]});
+        assert_eq!(ToolConfig::read(&beside_null), ToolConfig::read(&flat));
         assert_eq!(ToolConfig::read(&serde_json::json!({"mode": 5})), None);
     }
 
@@ -240,7 +273,19 @@ mod tests {
             (json!({"functionCallingConfig": {}}), vec![]),
             (json!({}), vec![]),
             (json!(null), vec![]),
-            (json!({"modes": "NONE"}), vec!["toolConfig"]),
+            (json!({"modes": "NONE"}), vec!["toolConfig.modes"]),
+            (
+                json!({"mode": "AUTO", "allowedFunctionName": ["a"], "retrievalConfig": {}}),
+                vec!["toolConfig.allowedFunctionName"],
+            ),
+            (
+                json!({"functionCallingConfig": {"mode": "ANY", "names": ["a"]}}),
+                vec!["toolConfig.names"],
+            ),
+            (
+                json!({"functionCallingConfig": null, "mode": 5}),
+                vec![mode],
+            ),
             (json!("NONE"), vec!["toolConfig"]),
         ] {
             assert_eq!(ToolConfig::unusable_fields(&config), expected, "{config}");

@@ -20,7 +20,7 @@ use crate::{
             raw_body::{RawAnswer, RawRequest},
         },
     },
-    timestamp::{milliseconds, now_ms, rfc3339_ms},
+    timestamp::{as_time, milliseconds, now_ms},
 };
 
 /// Reason for keeping the content of a call.
@@ -45,7 +45,9 @@ pub struct StoredContent {
     /// Reason for keeping the content.
     pub because: ContentReason,
     /// Time at which it is removed: RFC 3339 in UTC.
-    pub until: String,
+    #[serde(rename = "until", serialize_with = "as_time")]
+    #[schema(value_type = String)]
+    pub until_ms: u64,
     /// Request of the agent in the form of its API, without envelope.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<MaskedBody>,
@@ -63,8 +65,6 @@ pub struct StoredContent {
     /// Number of chunks before each round.
     #[serde(skip)]
     round_starts: Vec<usize>,
-    #[serde(skip)]
-    until_ms: u64,
 }
 
 /// Content of a call in flight, before it is masked. Bodies share memory with the call.
@@ -224,8 +224,7 @@ impl ContentStore {
         let latest = milliseconds(SystemTime::now() + settings.retention);
         state.stored.retain_mut(|(content, bytes)| {
             if content.until_ms > latest {
-                let content = Arc::make_mut(content);
-                (content.until, content.until_ms) = (rfc3339_ms(latest), latest);
+                Arc::make_mut(content).until_ms = latest;
             }
             let is_kept = content.because.applies(&settings);
             if !is_kept {
@@ -306,13 +305,12 @@ impl StoredContent {
             id: Arc::clone(&raw.id),
             session: raw.session.clone(),
             because: raw.because,
-            until: rfc3339_ms(until_ms),
+            until_ms,
             request: raw.request.as_ref().map(mask_one),
             upstream_request: raw.upstream_request.as_ref().map(mask_one),
             answer: (raw.answer.bytes > 0).then(|| raw.answer.masked(mask)),
             agent_answer: is_edited.then(|| raw.agent_answer.masked(mask)),
             round_starts: raw.round_starts.clone(),
-            until_ms,
         }
     }
 
@@ -326,7 +324,6 @@ impl StoredContent {
         let bodies = bodies.into_iter().flatten().map(MaskedBody::heap_bytes);
         size_of::<Self>()
             + self.session.capacity()
-            + self.until.capacity()
             + self.round_starts.capacity() * size_of::<usize>()
             + bodies.sum::<usize>()
     }

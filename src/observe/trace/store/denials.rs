@@ -17,7 +17,7 @@ use crate::{
         trace::{record::reason_text::ReasonText, rule::RulePosition},
         truncated,
     },
-    timestamp::{now_ms, rfc3339_ms},
+    timestamp::{as_time, now_ms, rfc3339_ms},
 };
 
 /// Groups that are kept. The one that was denied least recently is evicted.
@@ -86,12 +86,12 @@ pub struct DenialGroup {
     /// Time of the first denial: RFC 3339 in UTC.
     pub first: String,
     /// Time of the last denial.
-    pub last: String,
+    #[serde(rename = "last", serialize_with = "as_time")]
+    #[schema(value_type = String)]
+    pub last_ms: u64,
     /// Request ids of the last denials, newest first.
     #[schema(value_type = Vec<String>)]
     pub samples: VecDeque<Arc<str>>,
-    #[serde(skip)]
-    last_ms: u64,
 }
 
 /// All groups of denials since the start of the process.
@@ -151,7 +151,6 @@ impl DenialTable {
         let now = Instant::now();
         let groups = self.groups.values().map(|counted| DenialGroup {
             last_day: counted.last_day.sum(now),
-            last: rfc3339_ms(counted.group.last_ms),
             ..counted.group.clone()
         });
         let mut groups: Vec<DenialGroup> = groups.collect();
@@ -195,9 +194,8 @@ impl DenialGroup {
             callers: BTreeMap::new(),
             other_callers: 0,
             first: rfc3339_ms(now_ms),
-            last: String::new(),
-            samples: VecDeque::with_capacity(MAX_SAMPLES),
             last_ms: 0,
+            samples: VecDeque::with_capacity(MAX_SAMPLES),
         }
     }
 

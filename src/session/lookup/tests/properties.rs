@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::{prelude::*, test_runner::TestRunner};
 use serde_json::{Value, json};
 
-use super::{HELPER, MAIN, TestAgents, answered, history, recorded::recordings};
+use super::{HELPER, MAIN, MAX_TOKENS, TestAgents, answered, history, recorded::recordings};
 use crate::{
     dialect::ItemKind,
     session::{Session, SessionRequest},
@@ -150,7 +150,7 @@ impl Agent {
                 .take_while(|content| content["role"] == "model");
             let parts = answer.flat_map(|content| content["parts"].as_array().unwrap());
             let parts: Vec<Value> = parts.cloned().collect();
-            answered(&mut session, &parts).await;
+            answered(&mut session, &parts, MAX_TOKENS).await;
         }
     }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{HELPER, MAIN, TestAgents, history};
 use crate::{
     dialect::ItemKind,
-    session::{CallRole, MatchKind, Session, SessionRequest, SessionSource},
+    session::{CallRole, Session, SessionRequest, SessionSource},
 };
 
 /// One recorded call of a model that holds a conversation.
@@ -54,14 +54,7 @@ async fn visited(agents: &TestAgents, recorded: &Recorded, ids: &mut Vec<String>
         ids.push(session.key.id.clone());
     }
     let number = ids.iter().position(|id| *id == session.key.id).unwrap() + 1;
-    let match_kind = match session.match_kind {
-        MatchKind::New => "new",
-        MatchKind::Continued => "goes on",
-        MatchKind::RolledBack => "rolled back",
-        MatchKind::Forked => "forked",
-        MatchKind::Rewritten => "rewritten",
-        MatchKind::Transient => "not kept",
-    };
+    let match_kind = session.match_kind.as_str();
     let news = match recorded.role {
         CallRole::Main => news(&mut session, &read),
         CallRole::Helper => "helper".to_owned(),

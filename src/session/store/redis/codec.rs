@@ -65,6 +65,7 @@ mod tests {
             prefixes: vec![Fingerprint(1 << 100), Fingerprint(7)],
             evaluated: [u64::MAX].into_iter().collect(),
             prompt_ends: [10].into_iter().collect(),
+            seen: [11].into_iter().collect(),
             reported: [EventName::AfterTool].into(),
             ..SessionState::default()
         };
@@ -92,7 +93,7 @@ mod tests {
         let blob = encode(Version::nil(), &state()).unwrap();
         let json = String::from_utf8(blob[VERSION_BYTES..].to_vec()).unwrap();
 
-        insta::assert_snapshot!(json, @r#"{"source":"History","agent":"a","first_seen":1,"last_seen":2,"requests":3,"turns":4,"started":true,"context":"x","prefixes":[1267650600228229401496703205376,7],"last_request":null,"answered":false,"evaluated":[18446744073709551615],"prompt_ends":[10],"notes":{"5":{"revised":6,"response":null,"denied":null,"stopped":null,"context":null,"replaced":"r","hidden_contents":["h"],"denied_calls":{"8":9}}},"reported":["AfterTool"]}"#);
+        insta::assert_snapshot!(json, @r#"{"source":"History","agent":"a","first_seen":1,"last_seen":2,"requests":3,"turns":4,"started":true,"context":"x","prefixes":[1267650600228229401496703205376,7],"last_request":null,"answered":false,"evaluated":[18446744073709551615],"prompt_ends":[10],"seen":[11],"notes":{"5":{"revised":6,"response":null,"denied":null,"stopped":null,"context":null,"replaced":"r","hidden_contents":["h"],"denied_calls":{"8":9}}},"reported":["AfterTool"]}"#);
     }
 
     #[test]

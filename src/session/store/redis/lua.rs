@@ -5,7 +5,7 @@
 //! may have a copy. A fingerprint is a key whose value is a session. All keys but the first
 //! two sets and the secret expire, in case no gateway removes them.
 
-use std::{iter, time::Duration};
+use std::{iter, sync::Arc, time::Duration};
 
 use uuid::Uuid;
 
@@ -78,6 +78,17 @@ redis.call('ZREMRANGEBYRANK', ended, 0, surplus)
 redis.call('PEXPIRE', ended, idle)
 return redis.status_reply('OK')";
 
+/// Marks sessions as used now, if they have not ended.
+const TOUCH: &str = "
+local seen, sessions, expiry_ms = KEYS[1], KEYS[2], ARGV[1]
+local now = redis.call('TIME')
+local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
+for at = 2, #ARGV do
+  redis.call('ZADD', seen, 'XX', now_ms, ARGV[at])
+  redis.call('PEXPIRE', sessions .. ARGV[at], expiry_ms)
+end
+return redis.status_reply('OK')";
+
 /// Removes idle and surplus sessions and returns them.
 const CLAIM: &str = "
 local seen, names, sessions = KEYS[1], KEYS[2], KEYS[3]
@@ -130,6 +141,13 @@ impl RedisLimits {
         let idle = milliseconds(self.idle);
         let call = ScriptCall::new(END, keys_of(session));
         call.arg((member(session), name(session), idle, surplus))
+    }
+
+    /// Marks sessions as used now.
+    pub(super) fn touch(&self, sessions: &[Arc<SessionKey>]) -> ScriptCall {
+        let members: Vec<String> = sessions.iter().map(|session| member(session)).collect();
+        let call = ScriptCall::new(TOUCH, [key("seen"), key("session:")]);
+        call.arg(self.expiry_ms()).arg(members)
     }
 
     /// Returns members and states of ended sessions.

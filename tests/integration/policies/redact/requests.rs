@@ -57,6 +57,65 @@ async fn secrets_in_any_field_of_a_request_are_masked() {
 }
 
 #[tokio::test]
+async fn a_field_whose_name_is_a_secret_is_removed_or_denied() {
+    let message = json!([{ "role": "user", "content": "a" }]);
+    let contents = json!([{ "role": "user", "parts": [{ "text": "a" }] }]);
+    let generate = "/v1beta/models/m:generateContent";
+    let call = json!({ "name": "f", "args": {}, KEY: "x" });
+    for (path, body) in [
+        (
+            generate,
+            json!({ "contents": contents, "labels": { KEY: "x", "a": "b" } }),
+        ),
+        (
+            generate,
+            json!({ "contents": [{ KEY: "x", "parts": [{ "text": "a" }] }] }),
+        ),
+        (generate, request_with(&json!([{ KEY: "x", "text": "a" }]))),
+        (generate, request_with(&json!([{ "functionCall": call }]))),
+        (
+            "/v1/messages",
+            json!({ "model": "m", "max_tokens": 9, "messages": message, KEY: "x" }),
+        ),
+        (
+            "/v1/chat/completions",
+            json!({ "model": "m", "messages": message, KEY: "x" }),
+        ),
+        (
+            "/v1/responses",
+            json!({ "model": "m", "input": message, "store": false, KEY: "x" }),
+        ),
+        (
+            "/v1/embeddings",
+            json!({ "model": "m", "input": "a", KEY: "x" }),
+        ),
+        (
+            "/v1/moderations",
+            json!({ "model": "m", "input": "a", KEY: "x" }),
+        ),
+    ] {
+        for (action, count) in [("mask", 1), ("deny", 0)] {
+            let upstream = Upstream::mock().await;
+            let config = format!(
+                "upstreams: {{ gemini: {{ url: \"{{upstream}}\" }}, \
+                 anthropic: {{ url: \"{{upstream}}\" }}, openai: {{ url: \"{{upstream}}\" }} }}\n\
+                 policies: [{{ policy: redact, action: {action} }}]\n"
+            );
+            let gateway = TestGateway::start(&upstream, &config).await;
+
+            let answer = gateway.agent().post(path, body.to_string()).await;
+
+            let requests = upstream.requests();
+            assert_eq!(requests.len(), count, "{path} {body}: {}", answer.text());
+            assert!(
+                requests.iter().all(|request| !request.body.contains(KEY)),
+                "{path} {body}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_secret_in_json_escapes_is_masked_under_a_session_prefix() {
     let upstream = Upstream::mock().await;
     let gateway = TestGateway::start(&upstream, MASK).await;
@@ -70,6 +129,30 @@ async fn a_secret_in_json_escapes_is_masked_under_a_session_prefix() {
         sent["contents"][0]["parts"][0]["text"],
         "[REDACTED:aws_key]"
     );
+}
+
+#[tokio::test]
+async fn a_secret_around_a_thought_of_the_model_is_found() {
+    let upstream = Upstream::mock().await;
+    let parts = |texts: [&str; 4]| {
+        let [start, hm, end, hint] = texts;
+        let thought = |text: &str| json!({ "text": text, "thought": true });
+        json!([{ "text": start }, thought(hm), { "text": end }, thought(hint)])
+    };
+    let body = |texts: [&str; 4]| {
+        let content = json!({ "role": "model", "parts": parts(texts) });
+        json!({ "contents": [content, { "role": "user", "parts": [{ "text": "go" }] }] })
+    };
+    let asked = body(["mail jo@exam", "it is AKIAIOSF", "ple.com", "ODNN7EXAMPLE"]);
+    let gateway = TestGateway::start(&upstream, MASK).await;
+    let denied = "policies: [{ policy: redact, detect: [email], action: deny }]\n";
+    let strict = TestGateway::start(&upstream, denied).await;
+
+    gateway.agent().generate(MODEL, &asked).await;
+    strict.agent().generate(MODEL, &asked).await;
+
+    let masked = body(["mail [REDACTED:email]", "it is [REDACTED:aws_key]", "", ""]);
+    assert_eq!(upstream.only_request().json(), masked);
 }
 
 #[tokio::test]

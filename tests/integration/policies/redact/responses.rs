@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{KEY, MASK, MODEL, sse_response};
-use crate::harness::{TestGateway, Upstream, prompt};
+use crate::harness::{TestGateway, Upstream, prompt, respond};
 
 const FIRST_HALF: &str = "x AKIAIOSF";
 const SECOND_HALF: &str = "ODNN7EXAMPLE y";
@@ -80,6 +80,33 @@ async fn secrets_in_any_field_of_a_response_are_masked() {
     for body in received_bodies(&[number]).await {
         assert!(body.contains(&edited.to_string()), "{body}");
     }
+}
+
+#[tokio::test]
+async fn every_field_of_an_argument_in_pieces_is_searched() {
+    let answer = |email: &str, ssn: &str| {
+        let piece = json!({
+            "jsonPath": format!("$.users['{email}'].ssn"), "stringValue": ssn,
+            "nullValue": email, "structValue": { email: [email] },
+        });
+        let call = json!({ "name": "f", "partialArgs": [piece] });
+        chunk(&candidate(&json!([{ "functionCall": call }]), &json!({})))
+    };
+    let upstream = Upstream::answering(&answer("jo@example.com", "078-05-1120")).await;
+    let gateway = TestGateway::start(&upstream, MASK).await;
+    let denied = "policies: [{ policy: redact, detect: [email], action: deny }]\n";
+    let strict = TestGateway::start(&upstream, denied).await;
+
+    let unary = gateway.agent().generate(MODEL, &prompt("go")).await;
+    let streamed = gateway.agent().stream(MODEL, &prompt("go")).await;
+    let refused = strict.agent().generate(MODEL, &prompt("go")).await;
+
+    let masked = answer("[REDACTED:email]", "[REDACTED:us_ssn]");
+    for received in [unary.json(), streamed.events().remove(0)] {
+        assert_eq!(received, masked);
+    }
+    let text = &refused.json()["candidates"][0]["content"]["parts"][0]["text"];
+    assert_eq!(*text, "Not allowed here: email.");
 }
 
 #[tokio::test]
@@ -390,6 +417,74 @@ async fn a_match_in_a_piece_of_a_clean_text_denies_nothing() {
     let parts = parts.map(|event| event["candidates"][0]["content"]["parts"][0].clone());
     let texts = parts.filter_map(|part| Some(part["text"].as_str()?.to_owned()));
     assert_eq!(texts.collect::<String>(), url.concat());
+}
+
+#[tokio::test]
+async fn no_field_repeats_a_piece_of_a_masked_secret() {
+    const BASE64: &str = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7";
+    let answers = |line: &str| {
+        let (begin, end) = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----");
+        let sources = json!([{ "web": { "uri": "https://x", "title": "t" } }]);
+        let fields = json!({
+            "finishReason": "STOP",
+            "citationMetadata": { "citationSources": [{ "startIndex": 30, "endIndex": 82 }] },
+            "groundingMetadata": {
+                "groundingChunks": sources,
+                "groundingSupports": [{ "segment": { "text": line } }],
+            },
+        });
+        let texts = [format!("It is {begin}\n{line}"), format!("\n{end}\nBye.")];
+        let whole = chunk(&text_candidate(&texts.concat(), &fields));
+        let [first, last] = texts;
+        let first = chunk(&text_candidate(&first, &json!({})));
+        [
+            vec![whole],
+            vec![first, chunk(&text_candidate(&last, &fields))],
+        ]
+    };
+    for chunks in answers(BASE64) {
+        let sent = chunks.clone();
+        let upstream = Upstream::with(move |asked| match asked.query.as_str() {
+            "alt=sse" => sse_response(&sent),
+            _ if asked.path.ends_with("streamGenerateContent") => {
+                respond(200, "application/json", json!(sent).to_string())
+            }
+            _ => respond(200, "application/json", sent[0].to_string()),
+        })
+        .await;
+        let gateway = TestGateway::start(&upstream, MASK).await;
+        let agent = gateway.agent();
+        let mut answers = vec![
+            agent.stream(MODEL, &prompt("go")).await,
+            agent.array(MODEL, &prompt("go")).await,
+        ];
+        if chunks.len() == 1 {
+            answers.push(agent.generate(MODEL, &prompt("go")).await);
+        }
+        for answer in answers {
+            let text = answer.text();
+            assert!(text.contains("[REDACTED:private_key]"), "{text}");
+            assert!(!text.contains(BASE64), "{text}");
+            assert!(!text.contains("groundingSupports"), "{text}");
+            assert!(!text.contains("citationMetadata"), "{text}");
+            assert!(text.contains("groundingChunks"), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_a_match_keeps_its_grounding() {
+    let metadata = json!({ "groundingSupports": [{ "segment": { "text": "a" } }] });
+    let fields = json!({ "groundingMetadata": metadata, "avgLogprobs": -0.5 });
+    let sent = chunk(&text_candidate("a", &fields));
+    let upstream = Upstream::answering(&sent).await;
+    let gateway = TestGateway::start(&upstream, MASK).await;
+
+    let whole = gateway.agent().generate(MODEL, &prompt("go")).await;
+    let streamed = gateway.agent().stream(MODEL, &prompt("go")).await;
+
+    assert_eq!(whole.text(), sent.to_string());
+    assert_eq!(streamed.events(), [sent]);
 }
 
 fn grounded(query: &str) -> Value {

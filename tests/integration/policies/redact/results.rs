@@ -109,6 +109,72 @@ async fn a_secret_over_adjacent_texts_of_a_result_is_masked() {
 }
 
 #[tokio::test]
+async fn a_secret_over_adjacent_texts_beside_an_image_is_masked() {
+    let with_image = |kind: &str, image: Value| {
+        let texts = ["mail jo@exa", "mple.com end"];
+        let texts = texts.map(|text| json!({ "type": kind, "text": text }));
+        texts.into_iter().chain([image]).collect::<Vec<Value>>()
+    };
+    let source = json!({ "type": "base64", "media_type": "image/png", "data": "aW1hZ2U=" });
+    let image = json!({ "type": "image", "source": source });
+    let messages = json!({ "model": "m", "max_tokens": 9, "messages": [
+        { "role": "user", "content": "go" },
+        { "role": "assistant", "content": [{ "type": "tool_use", "id": "c", "name": "t", "input": {} }] },
+        { "role": "user", "content": [
+            { "type": "tool_result", "tool_use_id": "c", "content": with_image("text", image) },
+        ] },
+    ] });
+    let image = json!({ "type": "input_image", "image_url": "data:image/png;base64,aW1hZ2U=" });
+    let responses = json!({ "model": "m", "input": [
+        { "role": "user", "content": "go" },
+        { "type": "function_call", "call_id": "c", "name": "t", "arguments": "{}" },
+        { "type": "function_call_output", "call_id": "c", "output": with_image("input_text", image) },
+    ] });
+    let image = json!({ "inlineData": { "mimeType": "image/png", "data": "aW1hZ2U=" } });
+    let output = ["mail jo@exa", "mple.com end"];
+    let result = json!({ "name": "t", "response": { "output": output }, "parts": [image] });
+    let gemini = json!({ "contents": [
+        { "role": "user", "parts": [{ "text": "go" }] },
+        { "role": "model", "parts": [{ "functionCall": { "name": "t", "args": {} } }] },
+        { "role": "user", "parts": [{ "functionResponse": result }] },
+    ] });
+
+    for (family, body) in [
+        (Family::Anthropic, messages),
+        (Family::Responses, responses),
+        (Family::Gemini, gemini),
+    ] {
+        let sent = masked_conversation(family, &body).await.to_string();
+        assert!(sent.contains("mail [REDACTED:email]"), "{sent}");
+        assert!(!sent.contains("mple.com"), "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_over_adjacent_texts_below_a_reported_result_is_masked() {
+    let hooks = hook::config(&[("AfterTool", policy("mail", "email"))]);
+    let blocks = ["mail jo@exa", "mple.com"].map(|text| json!({ "type": "text", "text": text }));
+    let masked = json!([
+        { "type": "text", "text": "mail [REDACTED:email]" }, { "type": "text", "text": "" },
+    ]);
+
+    for (content, expected) in [
+        (json!({ "content": blocks }), json!({ "content": masked })),
+        (
+            json!({ "a": { "b": blocks } }),
+            json!({ "a": { "b": masked } }),
+        ),
+        (
+            json!([{ "type": "search_result", "content": blocks }]),
+            json!({ "type": "search_result", "content": masked }),
+        ),
+    ] {
+        let answer = report_content(&hooks, &content).await;
+        assert_eq!(answer["reason"], expected.to_string());
+    }
+}
+
+#[tokio::test]
 async fn a_masked_result_has_no_media() {
     let image = json!({ "inlineData": { "mimeType": "image/png", "data": "aW1hZ2U=" } });
     let output = "mail jo@example.com";

@@ -22,6 +22,8 @@ pub const CITATIONS: &[&str] = &["citations"];
 pub const ID: &[&str] = &["id"];
 /// Error of the API that ends an answer.
 pub const ERROR: &[&str] = &["error"];
+/// Models that answer if the named one refuses to.
+pub const FALLBACKS: &[&str] = &["fallbacks"];
 pub const INLINE_DATA: &[&str] = &["inlineData"];
 /// Present if the block of a part is an event or a piece of a block, which no message can hold.
 pub const EVENT: &[&str] = &["event"];

@@ -8,16 +8,24 @@ use crate::dialect::{
     document::{Document, edit_repeated, repeated},
     error::{Result, field_error},
     google::fields::{
-        CANDIDATES, CONTAINER, CONTENT, CONTENTS, DECLARATIONS, HAS_MEDIA, IS_REFUSAL, IS_TOOLSET,
-        PARTS, PRECEDING, REQUESTS, SOURCE, SYSTEM_INSTRUCTION, TOOLS, WRAPPED_REQUEST,
+        CANDIDATES, CONTAINER, CONTENT, CONTENTS, DECLARATIONS, HAS_MEDIA, HAS_STORED_HISTORY,
+        IS_REFUSAL, IS_TOOLSET, PARTS, PHASE, PRECEDING, REQUESTS, SOURCE, SYSTEM_INSTRUCTION,
+        TOOLS, WRAPPED_REQUEST,
     },
 };
 
 /// Begin of the names of private fields.
 const PREFIX: &[u8] = b"hookgate";
 
-const PRIVATE_FIELDS: [&str; 6] = [
-    CONTAINER, HAS_MEDIA, SOURCE, PRECEDING, IS_REFUSAL, IS_TOOLSET,
+const PRIVATE_FIELDS: [&str; 8] = [
+    CONTAINER,
+    HAS_MEDIA,
+    HAS_STORED_HISTORY,
+    SOURCE,
+    PHASE,
+    PRECEDING,
+    IS_REFUSAL,
+    IS_TOOLSET,
 ];
 
 /// Fields with an object that may have private fields, at any depth.

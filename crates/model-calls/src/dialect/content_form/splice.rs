@@ -8,8 +8,21 @@ use serde_json::Value;
 use crate::dialect::{
     document::{Document, insert},
     error::Result,
-    google::fields::{PARTS, SOURCE},
+    google::fields::{CANDIDATES, PARTS, SOURCE},
 };
+
+/// Returns the candidates with the index 0. APIs with one candidate drop the others, which only
+/// hooks make; text that policies held back is in a candidate of its own.
+pub fn first_candidates(form: &Document) -> Result<Vec<Document>> {
+    let mut first = Vec::new();
+    for candidate in form.children(CANDIDATES)?.unwrap_or_default() {
+        let index = candidate.get(&["index"])?;
+        if index.is_none_or(|index| index.as_u64() == Some(0)) {
+            first.push(candidate);
+        }
+    }
+    Ok(first)
+}
 
 /// Returns the parts of the content in a field; none if there is no content.
 ///

@@ -1,7 +1,7 @@
 //! One content: the parts of one role.
 
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     dialect::{
@@ -69,7 +69,7 @@ impl Content {
     pub fn whole(&self) -> MessageParts {
         let shown = self.parts.iter().filter_map(|part| {
             if part.text.is_none() {
-                return Some(MessagePart::Json(part.shown().unwrap_or_default()));
+                return Some(MessagePart::Json(compact(part.shown().unwrap_or_default())));
             }
             let text = self.shown_text(part)?;
             Some(MessagePart::Text(text.to_owned()))
@@ -114,6 +114,15 @@ impl Content {
         let mut document = self.document.clone();
         document.set_children(PARTS, parts.iter().map(|part| &part.document))?;
         Ok(Self { document, parts })
+    }
+}
+
+/// Returns JSON without the white space and the needless escapes of the agent, so that hooks find
+/// what they search for. Order and numbers stay.
+fn compact(json: Bytes) -> Bytes {
+    match serde_json::from_slice::<Value>(&json) {
+        Ok(value) => value.to_string().into(),
+        Err(_) => json,
     }
 }
 

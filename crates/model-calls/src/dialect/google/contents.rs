@@ -119,6 +119,26 @@ impl Contents {
         self.items = written;
         Ok(true)
     }
+
+    /// Applies the messages that hooks returned, with as many contents as before: one whose text
+    /// was deleted has an empty text. Returns `false` if messages have no content, and are left
+    /// out.
+    pub fn write_in_place(&mut self, returned: &[Message]) -> Result<bool> {
+        let kept = align(&self.messages(), returned);
+        let is_complete = kept.iter().flatten().count() == returned.len();
+        let mut kept = kept.into_iter();
+        for content in &mut self.items {
+            let Some(old) = content.message() else {
+                continue;
+            };
+            let new = kept.next().flatten().and_then(|index| returned.get(index));
+            let text = new.map_or("", |new| &new.content);
+            if text != old.content {
+                *content = content.with_text(text)?;
+            }
+        }
+        Ok(is_complete)
+    }
 }
 
 /// Writes the new list of contents from start to end.

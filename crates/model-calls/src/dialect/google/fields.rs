@@ -20,6 +20,8 @@ pub const FUNCTION_RESPONSE: &[&str] = &["functionResponse", "function_response"
 pub const GENERATION_CONFIG: &[&str] = &["generationConfig", "generation_config"];
 /// True if an answer has images or sound that are no parts. Google's APIs have none.
 pub const HAS_MEDIA: &str = "hookgateMedia";
+/// True if a stored response holds what is before the contents. Google's APIs have none.
+pub const HAS_STORED_HISTORY: &str = "hookgateStoredHistory";
 /// Present if a text is a refusal of the model. Google's APIs have none.
 pub const IS_REFUSAL: &str = "hookgateRefusal";
 /// True if a declaration is that of a toolset, whose tools the request does not list.
@@ -38,6 +40,9 @@ pub const MODEL: &[&str] = &["model"];
 pub const PAUSED: &str = "PAUSE";
 /// Chunks of a function call's arguments.
 pub const PARTIAL_ARGS: &[&str] = &["partialArgs", "partial_args"];
+/// Phase of the model's message in which a text is, of the text's first piece at least. Google's
+/// APIs have none.
+pub const PHASE: &str = "hookgatePhase";
 pub const PARTS: &[&str] = &["parts"];
 /// Elements of a `batchEmbedContents` request.
 pub const REQUESTS: &[&str] = &["requests"];

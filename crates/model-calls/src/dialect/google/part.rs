@@ -9,7 +9,7 @@ use crate::dialect::{
     document::{Document, to_document},
     error::Result,
     google::fields::{
-        ARGUMENTS, CALLER, FUNCTION_CALL, IS_REFUSAL, PARTIAL_ARGS, PRECEDING, SOURCE,
+        ARGUMENTS, CALLER, FUNCTION_CALL, IS_REFUSAL, PARTIAL_ARGS, PHASE, PRECEDING, SOURCE,
         TOOLSET_NAME, WILL_CONTINUE,
     },
 };
@@ -160,19 +160,22 @@ impl Part {
         Ok(part)
     }
 
+    /// Returns whether the part holds text only.
+    pub fn is_text_only(&self) -> bool {
+        let fields = ["text", "thought", IS_REFUSAL, PHASE, SOURCE];
+        self.text.is_some() && self.document.has_only(&fields)
+    }
+
     /// Returns whether this part and the next one hold text only, of the same kind.
     pub fn can_join(&self, next: &Self) -> bool {
-        let is_text_only = |part: &Self| {
-            part.text.is_some()
-                && part
-                    .document
-                    .has_only(&["text", "thought", IS_REFUSAL, SOURCE])
-        };
-        self.is_thought == next.is_thought
+        let phase = |part: &Self| part.document.string(&[PHASE]).ok().flatten();
+        let next_phase = phase(next);
+        (next_phase.is_none() || next_phase == phase(self))
+            && self.is_thought == next.is_thought
             && self.is_refusal() == next.is_refusal()
             && !is_next_refusal(&next.document)
-            && is_text_only(self)
-            && is_text_only(next)
+            && self.is_text_only()
+            && next.is_text_only()
     }
 
     /// Returns the function call in the part.
@@ -206,7 +209,7 @@ impl Part {
     }
 
     /// Returns the function call as a request takes it: without the fields of partial calls,
-    /// its caller, which may be code that is not in the request, and private fields of a response.
+    /// its caller, which may be code that is not in the request, and its place in the response.
     pub fn complete_call(&self) -> Result<Self> {
         let mut part = self.edit_call(|call| {
             call.remove(CALLER)?;
@@ -214,7 +217,6 @@ impl Part {
             call.remove(WILL_CONTINUE)
         })?;
         part.document.remove(&[SOURCE])?;
-        part.document.remove(&[IS_REFUSAL])?;
         Ok(part)
     }
 

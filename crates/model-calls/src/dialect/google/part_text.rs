@@ -7,7 +7,7 @@ use crate::dialect::{
     document::{Document, edit_repeated, read_json},
     error::Result,
     google::{
-        fields::{FUNCTION_CALL, FUNCTION_RESPONSE, IS_REFUSAL, PARTS, PRECEDING, SOURCE},
+        fields::{FUNCTION_CALL, FUNCTION_RESPONSE, IS_REFUSAL, PARTS, PHASE, PRECEDING, SOURCE},
         part::{Part, TEXT},
     },
     json_strings::{EditText, edit_field_strings},
@@ -52,6 +52,12 @@ pub const NAME_FIELDS: &[&str] = &[
     "outcome",
     "toolType",
     "tool_type",
+];
+
+/// Fields of the content form, and of calls and results, whose names are no texts.
+const KNOWN_NAMES: &[&str] = &[
+    "args", "block", "caller", "code", "input", "labels", "messages", "output", "response",
+    "thought",
 ];
 
 /// Fields of a block by which calls and results of the model API's own tools refer to each other.
@@ -109,7 +115,7 @@ fn add_texts(value: &Value, texts: &mut Vec<String>) {
 /// fields count as speech.
 fn kind_of_field(field: &str) -> Option<TextKind> {
     match field {
-        IS_REFUSAL | PRECEDING | SOURCE => None,
+        IS_REFUSAL | PHASE | PRECEDING | SOURCE => None,
         field if SIGNATURES.contains(&field) => None,
         field if FUNCTION_CALL.contains(&field) => Some(TextKind::ToolCall),
         field if FUNCTION_RESPONSE.contains(&field) => Some(TextKind::ToolResult),
@@ -176,7 +182,8 @@ fn edit_medium(part: &mut Document, key: &str, edit: EditText<'_>) -> Result<()>
     })
 }
 
-/// Edits the strings of all fields but those in `except`.
+/// Edits the strings of all fields but those in `except`. Fields of which the name was edited are
+/// removed.
 pub fn edit_other_fields(
     document: &mut Document,
     except: &[&str],
@@ -196,13 +203,17 @@ fn other_fields(document: &Document, except: &[&str]) -> Vec<(String, Bytes)> {
     fields.map(|(key, json)| (key.into_owned(), json)).collect()
 }
 
-/// Returns a field with its edited strings; `None` if it stays.
+/// Returns a field with its edited strings, or without a value if its name was edited; `None` if
+/// it stays.
 fn edited_field(
     key: String,
     json: &[u8],
     ids: &[&str],
     edit: EditText<'_>,
 ) -> Result<Option<(String, Option<Bytes>)>> {
+    if !KNOWN_NAMES.contains(&&*key) && edit(&key).is_some() {
+        return Ok(Some((key, None)));
+    }
     let mut value: Value = read_json(json)?;
     if !edit_field_strings(&key, &mut value, ids, edit) {
         return Ok(None);

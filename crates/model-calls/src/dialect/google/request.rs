@@ -22,6 +22,6 @@ pub use self::{
         expected_response, new_prompt, prompt_parts, read_stable_form, summarize_request,
     },
     text::edit_request_texts,
-    tool_declarations::{OfferedTool, withhold_tools},
+    tool_declarations::{ComputerUse, OfferedTool, withhold_tools},
     tool_selection::{AllowedFunctions, write_tool_selection},
 };

@@ -16,14 +16,12 @@ mod hook_view;
 mod hosted_calls;
 mod model_step;
 mod partial_function_calls;
-mod raw_usage;
 mod text;
 pub mod text_chunk;
 
 pub use self::{
     builder::{build_response, build_text_response},
     candidate::ProposedCall,
-    chunk_merge::MergedChunks,
     chunk_reader::{ChunkReader, open_response},
     chunk_writer::ChunkWriter,
     document::ResponseDocument,
@@ -32,5 +30,4 @@ pub use self::{
     function_calls::{denied_calls, denied_step},
     model_step::ModelStep,
     partial_function_calls::{CallDecision, PartialCalls},
-    raw_usage::RawUsage,
 };

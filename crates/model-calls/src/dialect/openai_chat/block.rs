@@ -9,7 +9,7 @@ use crate::dialect::{
     document::{Document, first_byte, refuse_pair, to_value},
     error::{Result, field_error},
     openai::media::{medium, read_audio},
-    openai_chat::fields::{TEXT, THINKING, TYPE},
+    openai_chat::fields::{REFUSAL, TEXT, THINKING, TYPE},
 };
 
 /// Name of thoughts that are blocks of the content.
@@ -134,6 +134,8 @@ pub fn rewrite_thought(block: &Document, before: &Document, after: &Document) ->
 
 /// Returns the JSON of a block with the edits of its part.
 pub fn rewrite_block(block: &Document, before: &Document, after: &Document) -> Result<Bytes> {
+    let is_refusal = before.has(TEXT) && block.string(TEXT)?.is_none();
+    let field = if is_refusal { REFUSAL } else { TEXT };
     let mut block = match after.child(BLOCK)? {
         Some(edited) if before.bytes_of(BLOCK)? != Some(edited.to_bytes()) => edited,
         Some(_) | None => block.clone(),
@@ -142,7 +144,7 @@ pub fn rewrite_block(block: &Document, before: &Document, after: &Document) -> R
     if let Some(text) =
         text.filter(|text| before.string(TEXT).ok().flatten().as_ref() != Some(text))
     {
-        block.set(TEXT, &text.into())?;
+        block.set(field, &text.into())?;
     }
     Ok(block.to_bytes())
 }

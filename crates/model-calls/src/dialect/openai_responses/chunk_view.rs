@@ -4,14 +4,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::{AnswerLabels, parts_in, remove_labels},
+    content_form::{AnswerLabels, first_candidates, parts_in, remove_labels},
     document::Document,
     error::Result,
-    google::{
-        fields::{CANDIDATES, FINISH_REASON},
-        part::Part,
-        response::document::ResponseDocument,
-    },
+    google::{fields::FINISH_REASON, part::Part, response::document::ResponseDocument},
     openai_responses::{
         fields::{CONTENT, ERROR, ID, OUTPUT, OUTPUT_TEXT, TYPE, parse},
         response::response_labels::visit_response,
@@ -51,7 +47,7 @@ impl ChunkView {
 
     /// Reads a response or chunk of the content form.
     pub fn read(form: &Document) -> Result<Self> {
-        let candidates = form.children(CANDIDATES)?.unwrap_or_default();
+        let candidates = first_candidates(form)?;
         let mut view = Self {
             usage: form.child(&["usageMetadata"])?,
             model: form.string(&["modelVersion"])?,
@@ -64,10 +60,9 @@ impl ChunkView {
         view.finish_reason = finish_reason(&candidates)?;
         if view.is_edited && view.finish_reason.is_some() {
             let original = Document::from_checked(form.original_bytes())?;
-            let candidates = original.children(CANDIDATES)?.unwrap_or_default();
+            let candidates = first_candidates(&original)?;
             view.has_new_end = finish_reason(&candidates)? != view.finish_reason;
         }
-        // The API has one candidate. Further ones hold text that policies held back.
         for candidate in candidates {
             let parts = parts_in(&candidate, CONTENT)?.into_iter().map(Part::read);
             view.parts.extend(parts.collect::<Result<Vec<_>, _>>()?);

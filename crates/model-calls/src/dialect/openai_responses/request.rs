@@ -21,8 +21,9 @@ use serde_json::{Map, Value};
 pub use self::{refused::refuse_references, texts::open_texts};
 use crate::dialect::{
     call::Call,
-    document::{Document, add_field, add_list, to_document},
+    document::{Document, add_field, add_list, is_set, to_document},
     error::Result,
+    google::fields::HAS_STORED_HISTORY,
     method::Operation,
     openai::request_fields::{read_other_models, write_storage},
     openai_responses::request::{
@@ -38,6 +39,8 @@ use crate::dialect::{
         texts::close_texts,
     },
 };
+
+const PREVIOUS_RESPONSE: &[&str] = &["previous_response_id"];
 
 /// Returns the content form of a request.
 ///
@@ -55,6 +58,9 @@ pub fn read_content_form(body: &Document) -> Result<Document> {
     let choice = read_choice(body, &declarations)?;
     add_field(&mut form, "toolConfig", choice);
     add_field(&mut form, "generationConfig", read_parameters(body)?);
+    if is_set(body, PREVIOUS_RESPONSE)? {
+        form.insert(HAS_STORED_HISTORY.to_owned(), true.into());
+    }
     add_list(&mut form, "fallbackModels", read_other_models(body)?);
     add_field(&mut form, "labels", REQUEST_LABELS.read(body)?);
     to_document(&Value::Object(form))
@@ -92,6 +98,9 @@ fn write_form(edited: &mut Document, body: &Document, after: &Document) -> Resul
     write_choice(edited, &declarations, has_tools, &before, after)?;
     write_system(edited, &mut input, &before, after)?;
     write_contents(&mut input, &declarations, &before, after)?;
+    if before.has(&[HAS_STORED_HISTORY]) && !after.has(&[HAS_STORED_HISTORY]) {
+        edited.remove(PREVIOUS_RESPONSE)?;
+    }
     input.write(edited)
 }
 

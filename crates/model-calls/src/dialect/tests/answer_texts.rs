@@ -7,9 +7,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::recording_editor::RecordingEditor;
-use crate::dialect::{
-    self, Api, DialectError, Framing, MergedChunks, ResponseDocument, TextRest, WriteChunks,
-};
+use crate::dialect::{self, Api, DialectError, Framing, ResponseDocument, TextRest, WriteChunks};
 
 /// Text that is planted.
 const MARK: &str = "QZMARKZQ";
@@ -30,6 +28,7 @@ const OPAQUE: &[&str] = &[
     "name",
     "object",
     "obfuscation",
+    "reason",
     "role",
     "service_tier",
     "severity",
@@ -42,7 +41,7 @@ const OPAQUE: &[&str] = &[
     "type",
 ];
 
-const RESPONSES_BODY: &str = r#"{"id":"r","object":"response","status":"completed","model":"m","instructions":"i","metadata":{"k":"v"},"tools":[{"type":"function","name":"f"}],"error":null,"service_tier":"auto","output":[{"type":"reasoning","id":"rs","encrypted_content":"e","summary":[{"type":"summary_text","text":"a"}],"content":[{"type":"reasoning_text","text":"b"}]},{"type":"message","id":"ms","status":"completed","role":"assistant","summary":[{"type":"summary_text","text":"s"}],"content":[{"type":"output_text","text":"c","annotations":[{"type":"url_citation","title":"t","url":"u","start_index":0,"end_index":1},{"type":"file_citation","filename":"n"}]},{"type":"refusal","refusal":"d"}]},{"type":"function_call","id":"fc","status":"completed","call_id":"c","name":"f","arguments":"{\"a\":\"b\"}"},{"type":"web_search_call","id":"ws","status":"completed","action":{"type":"search","query":"q"}}],"usage":{"input_tokens":1,"output_tokens":1,"total_tokens":2}}"#;
+const RESPONSES_BODY: &str = r#"{"id":"r","object":"response","status":"completed","model":"m","instructions":"i","metadata":{"k":"v"},"tools":[{"type":"function","name":"f"}],"error":null,"incomplete_details":{"reason":"r"},"service_tier":"auto","output":[{"type":"reasoning","id":"rs","encrypted_content":"e","summary":[{"type":"summary_text","text":"a"}],"content":[{"type":"reasoning_text","text":"b"}]},{"type":"message","id":"ms","status":"completed","role":"assistant","summary":[{"type":"summary_text","text":"s"}],"content":[{"type":"output_text","text":"c","annotations":[{"type":"url_citation","title":"t","url":"u","start_index":0,"end_index":1},{"type":"file_citation","filename":"n"}]},{"type":"refusal","refusal":"d"}]},{"type":"function_call","id":"fc","status":"completed","call_id":"c","name":"f","arguments":"{\"a\":\"b\"}"},{"type":"web_search_call","id":"ws","status":"completed","action":{"type":"search","query":"q"}}],"usage":{"input_tokens":1,"output_tokens":1,"total_tokens":2}}"#;
 
 const CHAT_BODY: &str = r#"{"id":"c","object":"chat.completion","model":"m","citations":["u"],"choices":[{"index":0,"message":{"role":"assistant","content":"a","refusal":null,"reasoning_content":"h","annotations":[{"type":"url_citation","url_citation":{"title":"t","url":"u"}}],"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{\"a\":\"b\"}"},"extra_content":{"google":{"thought_signature":"s"}}}]},"finish_reason":"tool_calls","content_filter_results":{"hate":{"filtered":false,"severity":"safe"}}},{"index":1,"message":{"role":"assistant","content":[{"type":"text","text":"b"},{"type":"other","value":"v"}],"reasoning_details":[{"type":"reasoning.text","text":"k","id":"i","signature":"s"}]},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}"#;
 
@@ -184,8 +183,7 @@ fn filter(
             let chunks: Vec<_> = events.map(|event| reader.read(event)).collect();
             let chunks = chunks.into_iter().chain([reader.finish()]);
             let chunks: Vec<_> = chunks.collect::<Result<_, _>>()?;
-            let merged = MergedChunks::new(chunks.into_iter().flatten().collect())?;
-            let mut whole = ResponseDocument::from_merged(&merged)?;
+            let mut whole = ResponseDocument::merge(chunks.into_iter().flatten().collect())?;
             whole.edit_texts(editor, TextRest::None)?;
             writer.write(&whole)?;
         }

@@ -1,13 +1,14 @@
 //! Generation parameters of the Messages API, under the names of the content form.
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
     anthropic::{
-        fields::{GENERATION_CONFIG, THINKING, TYPE},
+        fields::{FALLBACKS, GENERATION_CONFIG, THINKING, TYPE},
         request::tool_choice::TOOL_CHOICE,
     },
-    document::{Document, integer},
+    document::{Document, first_byte, integer, read_json},
     error::{DialectError, Result},
 };
 
@@ -28,7 +29,8 @@ const PARAMETERS: [(&str, &str); 5] = [
     ("stopSequences", "stop_sequences"),
 ];
 
-/// Reads the generation parameters; `None` if there are none.
+/// Reads the generation parameters; `None` if there are none. The token limit is the largest of
+/// those of the body and of its fallbacks.
 ///
 /// # Errors
 ///
@@ -37,7 +39,10 @@ pub fn read_parameters(body: &Document) -> Result<Option<Document>> {
     let mut config = Document::empty();
     for (name, field) in PARAMETERS {
         let value = body.bytes_of(&[field])?;
-        if let Some(value) = value.filter(|value| **value != *b"null") {
+        if let Some(mut value) = value.filter(|value| **value != *b"null") {
+            if MAX_TOKENS.contains(&field) {
+                value = largest_limit(body, value)?;
+            }
             config.set_bytes(&[name], value)?;
         }
     }
@@ -52,25 +57,71 @@ pub fn write_parameters(body: &mut Document, before: &Document, after: &Document
     let before = before.child(GENERATION_CONFIG)?.unwrap_or_default();
     let after = after.child(GENERATION_CONFIG)?.unwrap_or_default();
     for (name, field) in PARAMETERS {
-        let value = after.bytes_of(&[name])?;
-        if value == before.bytes_of(&[name])? {
+        let (shown, value) = (before.bytes_of(&[name])?, after.bytes_of(&[name])?);
+        if value == shown {
             continue;
         }
         match value {
+            // The API refuses any temperature but its default beside thinking.
+            Some(_) if name == "temperature" && thinks(body)? => body.remove(&[field])?,
+            Some(limit) if MAX_TOKENS.contains(&field) => {
+                write_limit(body, shown.as_ref(), &limit)?;
+            }
             Some(value) => body.set_bytes(&[field], value)?,
             None if MAX_TOKENS.contains(&field) => (),
             None => body.remove(&[field])?,
-        }
-        if MAX_TOKENS.contains(&field) {
-            lower_thinking_budget(body)?;
         }
     }
     Ok(())
 }
 
+/// Returns the largest token limit of a body and its fallbacks.
+fn largest_limit(body: &Document, own: Bytes) -> Result<Bytes> {
+    let mut largest = own;
+    if first_byte(body, FALLBACKS)? == Some(b'[') {
+        for fallback in body.children(FALLBACKS)?.unwrap_or_default() {
+            let limit = fallback.bytes_of(MAX_TOKENS)?;
+            let limit = limit.filter(|limit| **limit != *b"null");
+            largest = limit
+                .filter(|limit| tokens(limit) > tokens(&largest))
+                .unwrap_or(largest);
+        }
+    }
+    Ok(largest)
+}
+
+/// Writes a token limit, which replaces larger ones of fallbacks. That of the body is replaced if
+/// it was `shown`, or if it is larger, too.
+fn write_limit(body: &mut Document, shown: Option<&Bytes>, limit: &Bytes) -> Result<()> {
+    let own = body.bytes_of(MAX_TOKENS)?;
+    if own.as_ref() == shown || own.is_some_and(|own| tokens(&own) > tokens(limit)) {
+        body.set_bytes(MAX_TOKENS, limit.clone())?;
+    }
+    let own = integer(body, MAX_TOKENS)?;
+    lower_thinking_budget(body, own)?;
+    if first_byte(body, FALLBACKS)? != Some(b'[') {
+        return Ok(());
+    }
+    body.edit_children(FALLBACKS, |fallback| {
+        let given = fallback.bytes_of(MAX_TOKENS)?;
+        let given = given.filter(|given| **given != *b"null");
+        if given.is_some_and(|given| tokens(&given) > tokens(limit)) {
+            fallback.set_bytes(MAX_TOKENS, limit.clone())?;
+        }
+        let limit = integer(fallback, MAX_TOKENS)?.or(own);
+        lower_thinking_budget(fallback, limit)
+    })
+}
+
+/// Returns a token limit as a number. What is no positive number counts as no limit.
+fn tokens(limit: &[u8]) -> f64 {
+    let limit = read_json::<Value>(limit).ok();
+    let limit = limit.and_then(|limit| limit.as_f64());
+    limit.filter(|limit| *limit >= 1.0).unwrap_or(f64::INFINITY)
+}
+
 /// The API refuses a budget that is not below the token limit.
-fn lower_thinking_budget(body: &mut Document) -> Result<()> {
-    let limit = integer(body, MAX_TOKENS)?;
+fn lower_thinking_budget(body: &mut Document, limit: Option<u64>) -> Result<()> {
     body.edit_child(THINKING, |thinking| {
         match (limit, integer(thinking, BUDGET_TOKENS)?) {
             (Some(limit), Some(budget)) if budget >= limit && limit > MIN_BUDGET_TOKENS => {

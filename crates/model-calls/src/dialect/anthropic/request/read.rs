@@ -7,8 +7,8 @@ use crate::{
     dialect::{
         anthropic::{
             fields::{
-                CONTENTS, GENERATION_CONFIG, LABELS, MODEL, PARTS, SYSTEM_INSTRUCTION, TOOL_CONFIG,
-                with_source,
+                CONTENTS, FALLBACKS, GENERATION_CONFIG, LABELS, MODEL, PARTS, SYSTEM_INSTRUCTION,
+                TOOL_CONFIG, with_source,
             },
             request::{
                 block_part::read_block,
@@ -28,8 +28,6 @@ use crate::{
     },
     model::ModelName,
 };
-
-pub const FALLBACKS: &[&str] = &["fallbacks"];
 
 /// Fields of a fallback. With others, compatible servers replace the prompt or the tools.
 const FALLBACK_FIELDS: &[&str] = &["max_tokens", "model", "output_config", "speed", "thinking"];

@@ -7,12 +7,12 @@ use crate::dialect::{
     anthropic::{
         block_content::write_blocks,
         block_edit::{create_blocks, edit_blocks},
-        fields::{CONTAINER, CONTENT, CONTENTS, ID, MODEL, PARTS, type_of},
+        fields::{CONTAINER, CONTENT, CONTENTS, FALLBACKS, ID, MODEL, PARTS, type_of},
         request::{
             cut_thinking::without_cut_thinking,
             input_messages::{InputMessage, MESSAGES, read_messages},
             parameters::write_parameters,
-            read::{FALLBACKS, ReadBody},
+            read::ReadBody,
             request_labels::REQUEST_LABELS,
             tools_edit::ToolsEdit,
         },

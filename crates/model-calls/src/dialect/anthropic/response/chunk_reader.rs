@@ -39,6 +39,8 @@ const MAX_OPEN_BLOCKS: usize = 256;
 #[derive(Debug, Default)]
 pub struct MessageReader {
     open: HashMap<u64, IncomingBlock>,
+    /// Indexes of the open blocks with the latest piece of a text and of a thought.
+    open_texts: HashMap<TextStream, u64>,
     counts: MessageTokens,
     model: Option<String>,
     preceding: PrecedingBlocks,
@@ -187,11 +189,17 @@ impl MessageReader {
             "text" => {
                 self.preceding.push_text();
                 let text = block.string(TEXT)?.unwrap_or_default();
+                if !text.is_empty() {
+                    self.begin_piece(TextStream::Speech, event.index)?;
+                }
                 (IncomingBlock::Text, !text.is_empty())
             }
             "thinking" => {
                 let text = block.string(&["thinking"])?.unwrap_or_default();
                 let is_shown = !text.is_empty();
+                if is_shown {
+                    self.begin_piece(TextStream::Thought, event.index)?;
+                }
                 let thinking = IncomingThinking::new(block, text)?;
                 (IncomingBlock::Thinking(thinking), is_shown)
             }
@@ -229,6 +237,11 @@ impl MessageReader {
     ) -> Result<Option<ResponseDocument>> {
         let delta = event.child(DELTA)?;
         let kind = type_of(&delta)?;
+        match kind.as_str() {
+            "text_delta" => self.begin_piece(TextStream::Speech, event.index)?,
+            "thinking_delta" => self.begin_piece(TextStream::Thought, event.index)?,
+            _ => (),
+        }
         let open = self.open.get_mut(&event.index).ok_or_else(not_open)?;
         match (kind.as_str(), open) {
             ("input_json_delta", IncomingBlock::Call(call)) => {
@@ -269,10 +282,19 @@ impl MessageReader {
         }
     }
 
+    /// Begins a piece of a text. The texts of two open blocks would be read as one.
+    fn begin_piece(&mut self, stream: TextStream, index: u64) -> Result<()> {
+        if *self.open_texts.entry(stream).or_insert(index) == index {
+            return Ok(());
+        }
+        Err(DialectError::Ambiguous("index".to_owned()))
+    }
+
     fn read_stop(&mut self, event: &MessageEvent, events: ChunkEvents) -> Result<ResponseDocument> {
         if self.template_index == event.index {
             self.template = None;
         }
+        self.open_texts.retain(|_, index| *index != event.index);
         match self.open.remove(&event.index).ok_or_else(not_open)? {
             IncomingBlock::Call(mut call) => {
                 let bytes: usize = call.events.data.iter().skip(1).map(Bytes::len).sum();

@@ -2,10 +2,10 @@
 
 use crate::dialect::{
     anthropic::{
-        fields::{BLOCK, CANDIDATES, CONTENT, FUNCTION_CALL, TEXT},
+        fields::{BLOCK, CONTENT, FUNCTION_CALL, TEXT},
         response::seen_blocks::keep_seen,
     },
-    content_form::parts_in,
+    content_form::{first_candidates, parts_in},
     document::Document,
     error::Result,
     google::is_thought,
@@ -26,13 +26,8 @@ pub enum EditedBlock {
 impl PartQueue {
     /// Reads the parts of the first candidate.
     pub fn read(form: &Document) -> Result<Self> {
-        let candidates = form.children(CANDIDATES)?.unwrap_or_default();
         let mut parts = Vec::new();
-        for candidate in candidates {
-            let is_first = candidate.get(&["index"])?;
-            if is_first.is_some_and(|index| index.as_u64() != Some(0)) {
-                continue;
-            }
+        for candidate in first_candidates(form)? {
             parts.append(&mut parts_in(&candidate, CONTENT)?);
         }
         keep_seen(&mut parts)?;

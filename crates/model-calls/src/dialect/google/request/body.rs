@@ -11,7 +11,9 @@ use crate::dialect::{
     google::{
         content::Content,
         contents::Contents,
-        fields::{CONTENT, CONTENTS, CONTINUATION_TOKEN, REQUESTS, WRAPPED_REQUEST},
+        fields::{
+            CONTENT, CONTENTS, CONTINUATION_TOKEN, HAS_STORED_HISTORY, REQUESTS, WRAPPED_REQUEST,
+        },
         part::Part,
     },
     method::Operation,
@@ -83,6 +85,7 @@ pub fn replace_contents(document: &mut Document, texts: &[&str]) -> Result<()> {
     let parts: Vec<Part> = kept.chain(new).collect::<Result<_, _>>()?;
     let content = Content::new("user", parts)?;
     document.remove(CONTINUATION_TOKEN)?;
+    document.remove(&[HAS_STORED_HISTORY])?;
     document.set_children(CONTENTS, [&content.document])
 }
 

@@ -56,7 +56,7 @@ pub fn open_wrapped(call: &mut Call, body: Document) -> Result<OpenedRequest> {
     let document = required_child(&body, "request")?;
     let mut inner_fields = INNER_FIELDS.iter().copied().flatten();
     if let Some(field) = inner_fields.find(|field| body.has(&[**field])) {
-        return Err(DialectError::Ambiguous((*field).to_owned()));
+        return Err(field_error(field, "inside `request`"));
     }
     let model = match read_model(call, &body)? {
         Some(model) => Some(model),

@@ -8,20 +8,26 @@ use crate::{
         document::{Document, edit_repeated, repeated},
         error::{DialectError, Result},
         google::fields::{MODEL, REQUESTS, WRAPPED_REQUEST},
+        method::Api,
     },
     model::ModelName,
 };
 
-/// Refuses a body that names another model than the path.
+/// Refuses a body that names another model than the path, or than the envelope.
 ///
 /// # Errors
 ///
 /// Fails with [`DialectError::Mismatch`].
 pub fn check_model(call: &Call, document: &Document) -> Result<()> {
+    let other = if call.method.api == Api::CodeAssist {
+        "the model beside `request`"
+    } else {
+        "the model in the path"
+    };
     let check = |document: &Document| match document.string(MODEL)? {
         Some(name) if call.resolve_model(&name) != call.model => Err(DialectError::Mismatch {
             field: "model",
-            other: "the model in the path",
+            other,
         }),
         Some(_) | None => Ok(()),
     };

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::{
     dialect::{
         call::Call,
-        document::{Document, repeated, write_array},
+        document::{Document, edit_repeated, write_array},
         error::Result,
         google::{
             contents::Contents,
@@ -37,6 +37,8 @@ const KNOWN_KEYS: &[&str] = &[
 
 /// Reason to drop an edit of a field that only other methods have.
 const NO_SUCH_FIELD: &str = "the method has no field for it";
+/// Reason to drop an edit that removes the whole conversation.
+const NO_CONTENT: &str = "no content would be left";
 
 /// A request with the edits of hooks.
 #[derive(Debug)]
@@ -132,6 +134,12 @@ impl Patch<'_> {
             }
         }
         if let Some(messages) = mutation.messages() {
+            if mutation.unreadable_messages().next().is_some() {
+                self.drop(
+                    "messages",
+                    "a message without a known role or a text is ignored",
+                );
+            }
             if !mutation.earlier_messages.is_empty() {
                 self.messages(document, mutation.earlier_messages.clone())?;
             }
@@ -162,11 +170,41 @@ impl Patch<'_> {
         if messages.is_empty() || contents.messages() == messages {
             return Ok(());
         }
+        if self.call.operation.embeds() {
+            return self.embedded_messages(document, contents, &messages);
+        }
         if !contents.write(&messages)? {
-            self.drop("messages", "no content would be left");
+            self.drop("messages", NO_CONTENT);
             return Ok(());
         }
-        self.set_contents(document, &contents)
+        document.set_bytes(CONTENTS, write_array(contents.elements()))
+    }
+
+    fn embedded_messages(
+        &mut self,
+        document: &mut Document,
+        mut contents: Contents,
+        messages: &[Message],
+    ) -> Result<()> {
+        let is_emptied = messages.iter().all(|message| message.content.is_empty());
+        if is_emptied && !contents.has_more_than_text() {
+            self.drop("messages", NO_CONTENT);
+            return Ok(());
+        }
+        if !contents.write_in_place(messages)? {
+            self.drop("messages", "an edit cannot add a text to embed");
+        }
+        let mut elements = contents.elements().into_iter();
+        let mut set_content = |request: &mut Document| match request.child(CONTENT)? {
+            Some(_) => elements
+                .next()
+                .map_or(Ok(()), |content| request.set_bytes(CONTENT, content)),
+            None => Ok(()),
+        };
+        if self.call.operation == Operation::BatchEmbed {
+            return edit_repeated(document, REQUESTS, set_content);
+        }
+        set_content(document)
     }
 
     fn system_message(&mut self, document: &mut Document, text: &str) -> Result<()> {
@@ -176,34 +214,7 @@ impl Patch<'_> {
         }
         let mut contents = read_contents(self.call, document)?;
         contents.append_text(text)?;
-        self.set_contents(document, &contents)
-    }
-
-    fn set_contents(&mut self, document: &mut Document, contents: &Contents) -> Result<()> {
-        if !self.call.operation.embeds() {
-            return document.set_bytes(CONTENTS, write_array(contents.elements()));
-        }
-        if self.call.operation == Operation::BatchEmbed {
-            return self.set_batch(document, contents);
-        }
-        if let [one] = contents.elements().as_slice() {
-            return document.set_bytes(CONTENT, one.clone());
-        }
-        self.drop("messages", "an embedding has exactly one content");
-        Ok(())
-    }
-
-    fn set_batch(&mut self, document: &mut Document, contents: &Contents) -> Result<()> {
-        let elements = contents.elements();
-        let mut requests = repeated(document, REQUESTS)?.unwrap_or_default();
-        if requests.len() != elements.len() {
-            self.drop("messages", "each embedding has exactly one content");
-            return Ok(());
-        }
-        for (request, content) in requests.iter_mut().zip(elements) {
-            request.set_bytes(CONTENT, content)?;
-        }
-        document.set_children(REQUESTS, &requests)
+        document.set_bytes(CONTENTS, write_array(contents.elements()))
     }
 
     fn parameters(&mut self, document: &mut Document) -> Result<()> {

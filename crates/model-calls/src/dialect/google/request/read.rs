@@ -22,7 +22,7 @@ use crate::{
             },
         },
     },
-    model::{LlmRequest, ToolConfig},
+    model::{FunctionCallingMode, LlmRequest, ToolConfig},
 };
 
 const EMBEDDING_CONFIG: &[&str] = &["embedContentConfig", "embed_content_config"];
@@ -64,6 +64,8 @@ pub struct PromptPrefix {
 pub struct ResponseExpectation {
     /// Format of the response's text.
     pub format: ResponseFormat,
+    /// True if the response must call a function. A text beside the call has no format.
+    pub forces_call: bool,
     /// True if the response may call declared functions.
     pub declares_functions: bool,
 }
@@ -172,8 +174,11 @@ pub fn expected_response(document: &Document) -> Result<ResponseExpectation> {
         Some(config) if wants_json(&config)? => ResponseFormat::Json,
         _ => ResponseFormat::Text,
     };
+    let selection = document.get(TOOL_CONFIG)?;
+    let selection = selection.as_ref().and_then(ToolConfig::read);
     Ok(ResponseExpectation {
         format,
+        forces_call: selection.is_some_and(|config| config.mode == Some(FunctionCallingMode::Any)),
         // Cached content may declare functions.
         declares_functions: declares_functions(document)? || document.has(CACHED_CONTENT),
     })

@@ -86,12 +86,13 @@ fn edit_content(document: &mut Document, editor: &mut dyn TextEditor) -> Result<
     // Only the model has thoughts, even if a part of the user is marked as one.
     let has_thoughts = content.role() == Role::Model;
     let mut parts = content.parts;
-    let reads_as_one = |part: &Part, next: &Part| {
-        let is_alike = !has_thoughts || part.is_thought == next.is_thought;
-        part.text.is_some() && next.text.is_some() && is_alike
-    };
-    for run in parts.chunk_by_mut(reads_as_one) {
-        edit_joined(run, editor)?;
+    for run in parts.chunk_by_mut(|part, next| part.text.is_some() && next.text.is_some()) {
+        for is_thought in [false, true] {
+            let alike = run.iter_mut().filter(|part| {
+                part.text.is_some() && (has_thoughts && part.is_thought) == is_thought
+            });
+            edit_joined(alike.collect(), editor)?;
+        }
     }
     for part in &mut parts {
         part.document.edit_child(FUNCTION_RESPONSE, |result| {
@@ -110,13 +111,13 @@ fn edit_content(document: &mut Document, editor: &mut dyn TextEditor) -> Result<
     })
 }
 
-/// Edits consecutive parts that a model reads as one text.
-fn edit_joined(run: &mut [Part], editor: &mut dyn TextEditor) -> Result<()> {
-    let mut texts: Vec<String> = run.iter().filter_map(|part| part.text.clone()).collect();
-    if texts.len() != run.len() || !editor.edit_joined(TextKind::Speech, &mut texts) {
+/// Edits parts that a model reads as one text.
+fn edit_joined(parts: Vec<&mut Part>, editor: &mut dyn TextEditor) -> Result<()> {
+    let mut texts: Vec<String> = parts.iter().filter_map(|part| part.text.clone()).collect();
+    if texts.is_empty() || !editor.edit_joined(TextKind::Speech, &mut texts) {
         return Ok(());
     }
-    for (part, text) in run.iter_mut().zip(&texts) {
+    for (part, text) in parts.into_iter().zip(&texts) {
         if part.text.as_ref() != Some(text) {
             *part = part.with_text(text)?;
         }
@@ -311,6 +312,15 @@ mod tests {
             "batchEmbedContents",
             r#"{"requests":[{"content":{"parts":[{"text":"a"}]}},{"content":{"parts":[{"text":"ss"}]}}]}"#,
             r#"{"requests":[{"content":{"parts":[{"text":"a"}]}},{"content":{"parts":[{"text":"**"}]}}]}"#,
+        );
+    }
+
+    #[test]
+    fn fields_with_a_matching_name_are_removed() {
+        check(
+            "generateContent",
+            r#"{"labels":{"ss":"a","b":"c"},"contents":[{"ss":1,"parts":[{"ss":"a","functionCall":{"name":"f","args":{},"ss":"a"}}]}]}"#,
+            r#"{"labels":{"b":"c"},"contents":[{"parts":[{"functionCall":{"name":"f","args":{}}}]}]}"#,
         );
     }
 

@@ -1,6 +1,6 @@
 //! Tools in a request: functions that the agent declares, and built-in tools of the API.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use serde_json::{Value, json};
 
@@ -11,13 +11,15 @@ use crate::dialect::{
     google::{
         canonical_items::camel_case,
         fields::{DECLARATIONS, IS_TOOLSET, SOURCE, TOOL_CONFIG, TOOLS, WRAPPED_REQUEST},
+        part::FunctionCall,
         request::body::counted_request,
     },
 };
 
 pub const CALLING_CONFIG: &[&str] = &["functionCallingConfig", "function_calling_config"];
 /// Built-in tool whose functions the agent runs. Their calls do not name it.
-pub const COMPUTER_USE: &str = "computerUse";
+const COMPUTER_USE: &str = "computerUse";
+const COMPUTER_USE_FIELD: &[&str] = &[COMPUTER_USE, "computer_use"];
 pub const ALLOWED_NAMES: &[&str] = &["allowedFunctionNames", "allowed_function_names"];
 
 /// A tool that a request offers to the model.
@@ -39,21 +41,62 @@ impl OfferedTool {
         }))
     }
 
+    fn computer_use() -> Self {
+        Self {
+            name: COMPUTER_USE.to_owned(),
+            is_toolset: true,
+        }
+    }
+
     /// Returns whether it is the built-in tool whose functions the agent runs.
     pub fn is_computer_use(&self) -> bool {
         self.is_toolset && self.name == COMPUTER_USE
     }
 }
 
+/// The declared functions of a request that offers computer use, to which calls of other functions
+/// belong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ComputerUse(Arc<HashSet<String>>);
+
+impl ComputerUse {
+    /// Reads the functions of a request; `None` if it does not offer computer use.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the tools cannot be read.
+    pub fn read(document: &Document) -> Result<Option<Self>> {
+        let tools = repeated(document, TOOLS)?.unwrap_or_default();
+        if !try_any(&tools, offers_computer_use)? {
+            return Ok(None);
+        }
+        Ok(Self::among(&offered_functions(document)?))
+    }
+
+    /// Returns the functions beside computer use; `None` if it is not among the tools.
+    pub fn among(tools: &[OfferedTool]) -> Option<Self> {
+        let is_offered = tools.iter().any(OfferedTool::is_computer_use);
+        let names = tools.iter().map(|tool| tool.name.clone());
+        is_offered.then(|| Self(Arc::new(names.collect())))
+    }
+
+    /// Returns the name of the tool, if a call belongs to it.
+    pub fn name_for(&self, call: &FunctionCall) -> Option<&'static str> {
+        let is_declared = call.toolset.is_some() || self.0.contains(&call.name);
+        (!is_declared).then_some(COMPUTER_USE)
+    }
+}
+
+fn offers_computer_use(tool: &Document) -> Result<bool> {
+    Ok(is_set(tool, COMPUTER_USE_FIELD)? && !tool.has(&[SOURCE]))
+}
+
 /// Returns the declared functions and toolsets, in order.
 pub fn offered_functions(document: &Document) -> Result<Vec<OfferedTool>> {
     let mut functions = Vec::new();
     for tool in repeated(document, TOOLS)?.unwrap_or_default() {
-        if is_set(&tool, &[COMPUTER_USE, "computer_use"])? && !tool.has(&[SOURCE]) {
-            functions.push(OfferedTool {
-                name: COMPUTER_USE.to_owned(),
-                is_toolset: true,
-            });
+        if offers_computer_use(&tool)? {
+            functions.push(OfferedTool::computer_use());
         }
         for declaration in repeated(&tool, DECLARATIONS)?.unwrap_or_default() {
             functions.extend(OfferedTool::read(&declaration)?);
@@ -112,12 +155,16 @@ fn withhold(document: &mut Document, keep: &dyn Fn(&OfferedTool) -> bool) -> Res
     Ok(withheld)
 }
 
-/// Removes the declarations of functions that `keep` rejects, and tools without any other field.
+/// Removes the declarations of functions and computer use that `keep` rejects, and tools without
+/// any other field.
 pub fn keep_declarations(
     document: &mut Document,
     keep: impl Fn(&OfferedTool) -> bool,
 ) -> Result<()> {
     edit_tools(document, |tool| {
+        if offers_computer_use(tool)? && !keep(&OfferedTool::computer_use()) {
+            tool.remove(COMPUTER_USE_FIELD)?;
+        }
         retain_declarations(tool, |function| {
             function.is_some_and(|function| keep(&function))
         })

@@ -12,7 +12,7 @@ use crate::{
             fields::TOOL_CONFIG,
             part::FunctionCall,
             request::tool_declarations::{
-                ALLOWED_NAMES, CALLING_CONFIG, COMPUTER_USE, OfferedTool, keep_declarations,
+                ALLOWED_NAMES, CALLING_CONFIG, ComputerUse, OfferedTool, keep_declarations,
                 offered_functions,
             },
         },
@@ -24,9 +24,8 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowedFunctions {
     lists: Vec<HashSet<String>>,
-    /// Names of the declared functions, if the request offers computer use, to which calls of
-    /// other functions belong.
-    declared: Option<HashSet<String>>,
+    /// Computer use, if the request offers it.
+    computer_use: Option<ComputerUse>,
 }
 
 impl AllowedFunctions {
@@ -37,9 +36,8 @@ impl AllowedFunctions {
 
     /// Returns whether a response may make the call: each list has its function or its toolset.
     pub fn includes(&self, call: &FunctionCall) -> bool {
-        let declared = self.declared.as_ref().filter(|_| call.toolset.is_none());
-        let is_declared = declared.is_none_or(|declared| declared.contains(&call.name));
-        let computer_use = (!is_declared).then_some(COMPUTER_USE);
+        let computer_use = self.computer_use.as_ref();
+        let computer_use = computer_use.and_then(|tool| tool.name_for(call));
         let is_on = |names: &HashSet<String>| {
             let mut of_call = call.names().chain(computer_use);
             of_call.any(|name| names.contains(name))
@@ -124,10 +122,9 @@ pub fn write_tool_selection(
             kept.contains(&function.name) || function.is_toolset && has_members
         })?;
     }
-    if allowed.declared.is_none() && declared.iter().any(OfferedTool::is_computer_use) {
-        let names = declared.iter().map(|function| function.name.clone());
-        allowed.declared = Some(names.collect());
-    }
+    allowed.computer_use = allowed
+        .computer_use
+        .or_else(|| ComputerUse::among(&declared));
     allowed.add(mode, names);
     Ok(allowed)
 }
@@ -185,7 +182,7 @@ mod tests {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
         AllowedFunctions {
             lists: vec![names],
-            declared: None,
+            computer_use: None,
         }
     }
 
@@ -269,7 +266,7 @@ mod tests {
         let [screen, click] = ["screen", "click"].map(|name| HashSet::from([name.to_owned()]));
         let earlier = AllowedFunctions {
             lists: vec![screen, click],
-            declared: None,
+            computer_use: None,
         };
         let mut document = parse_document(Bytes::from(tools)).unwrap();
         let auto = ToolConfig::read(&json!({ "mode": "AUTO" })).unwrap();

@@ -8,14 +8,13 @@ use serde_json::{Value, json};
 use crate::{
     dialect::{
         call::Call,
-        document::{Document, insert, to_document},
+        document::{insert, to_document},
         error::Result,
         google::{
             fields::FINISH_REASON,
             part::Part,
             response::{
-                candidate::CandidateDocument, chunk_merge::MergedChunks,
-                document::ResponseDocument, text_chunk::TextChunk,
+                candidate::CandidateDocument, document::ResponseDocument, text_chunk::TextChunk,
             },
         },
         text_edit::TextEnd,
@@ -55,19 +54,6 @@ impl ResponseDocument {
     pub fn from_whole(form: &Value, body: Bytes) -> Result<Self> {
         let mut document = Self::parse(form.to_string().into())?;
         document.merged_end = Some(vec![body]);
-        Ok(document)
-    }
-
-    /// Creates a response from merged chunks, in the envelope of the chunks.
-    ///
-    /// # Errors
-    ///
-    /// Fails like [`ResponseDocument::parse`].
-    pub fn from_merged(merged: &MergedChunks) -> Result<Self> {
-        let mut document = Self::parse(merged.response.clone())?;
-        let envelope = merged.envelope.clone().map(Document::from_checked);
-        document.envelope = envelope.transpose()?.map(Box::new);
-        document.merged_end = Some(merged.end.clone());
         Ok(document)
     }
 
@@ -193,6 +179,25 @@ impl ResponseDocument {
     /// has another form.
     pub fn merged_end(&self) -> &[Bytes] {
         self.merged_end.as_deref().unwrap_or_default()
+    }
+
+    /// Ends the answer of the model in `last`, if it is of another API: the ids and other fields
+    /// of the answer stay.
+    pub fn end_answer(&mut self, last: &Self) -> Result<()> {
+        let end = last.wire.as_ref().or(last.merged_end.as_ref());
+        let Some(end) = end.filter(|end| !end.is_empty()) else {
+            return Ok(());
+        };
+        if last.has_error()? {
+            return Ok(());
+        }
+        for field in [&["modelVersion"], &["responseId"]] {
+            if let Some(value) = last.document.bytes_of(field)? {
+                self.document.set_bytes(field, value)?;
+            }
+        }
+        self.merged_end = Some(end.clone());
+        Ok(())
     }
 
     /// Returns the number of bytes that it was read from, with its envelope.

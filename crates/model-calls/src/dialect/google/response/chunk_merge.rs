@@ -21,32 +21,15 @@ use crate::dialect::{
     text_edit::TextEnd,
 };
 
-/// The chunks of a stream as one response: parts and labels in order, the pieces of a text joined,
-/// every other field as in the last chunk. Values that a later chunk replaces are labels, so that
-/// hooks and policies see them.
-#[derive(Debug)]
-pub struct MergedChunks {
-    /// The merged response as JSON.
-    pub response: Bytes,
-    /// The merged envelopes without their responses as JSON, if the chunks have envelopes.
-    pub envelope: Option<Bytes>,
-    /// Original body or events of the last chunk, if the API does not use the content form.
-    pub end: Vec<Bytes>,
-}
-
-impl MergedChunks {
-    /// Parses and merges chunks without envelopes.
+impl ResponseDocument {
+    /// Merges the chunks of a stream into one response: parts and labels in order, the pieces of a
+    /// text joined, every other field as in the last chunk. Values that a later chunk replaces are
+    /// labels, so that hooks and policies see them.
     ///
     /// # Errors
     ///
     /// Fails if hooks could not see all of a chunk.
-    pub fn parse(chunks: &[Bytes]) -> Result<Self> {
-        let parsed = chunks.iter().cloned().map(ResponseDocument::parse);
-        Self::new(parsed.collect::<Result<_, _>>()?)
-    }
-
-    /// Merges chunks that were parsed before.
-    pub fn new(chunks: Vec<ResponseDocument>) -> Result<Self> {
+    pub fn merge(chunks: Vec<Self>) -> Result<Self> {
         let mut response = MergedFields::new("candidates", RESPONSE_FIELDS);
         let mut envelope: Option<MergedFields> = None;
         let mut candidates: BTreeMap<u64, ChunkMerger> = BTreeMap::new();
@@ -87,16 +70,14 @@ impl MergedChunks {
         if !labels.is_empty() {
             response.set_bytes(LABELS, write_array(labels))?;
         }
-        let envelope = envelope.map(MergedFields::into_document);
-        Ok(Self {
-            response: response.to_bytes(),
-            envelope: envelope.as_ref().map(Document::to_bytes),
-            end,
-        })
+        let mut merged = Self::parse(response.to_bytes())?;
+        let envelope = envelope.map(|fields| fields.into_document().to_bytes());
+        let envelope = envelope.map(Document::from_checked).transpose()?;
+        merged.envelope = envelope.map(Box::new);
+        merged.merged_end = Some(end);
+        Ok(merged)
     }
-}
 
-impl ResponseDocument {
     /// Returns the response for an agent, without envelope. That of merged chunks loses the values
     /// that later chunks replaced.
     pub(super) fn without_replaced(&self) -> Bytes {
@@ -257,14 +238,15 @@ mod tests {
     use super::*;
     use crate::dialect::google::response::envelope::ResponseEnvelope;
 
+    fn merged(chunks: &[&str]) -> ResponseDocument {
+        let chunks = chunks.iter().map(|chunk| (*chunk).to_owned().into());
+        let chunks = chunks.map(|chunk| ResponseDocument::parse(chunk).unwrap());
+        ResponseDocument::merge(chunks.collect()).unwrap()
+    }
+
     #[track_caller]
     fn check(chunks: &[&str], expected: &str) {
-        let chunks: Vec<Bytes> = chunks
-            .iter()
-            .map(|chunk| (*chunk).to_owned().into())
-            .collect();
-        let merged = MergedChunks::parse(&chunks).unwrap();
-        assert_eq!(merged.response, expected);
+        assert_eq!(merged(chunks).to_bytes(), expected);
     }
 
     #[test]
@@ -293,9 +275,9 @@ mod tests {
             chunk(r#"{"text":"c"}"#, TextEnd::Certain),
             chunk(r#"{"text":"d"}"#, TextEnd::None),
         ];
-        let merged = MergedChunks::new(chunks).unwrap();
+        let merged = ResponseDocument::merge(chunks).unwrap();
         assert_eq!(
-            merged.response,
+            merged.to_bytes(),
             r#"{"candidates":[{"content":{"parts":[{"text":"ab"},{"text":"c"},{"text":"d"}]}}]}"#
         );
     }
@@ -342,9 +324,7 @@ mod tests {
 
     #[test]
     fn a_response_is_sent_without_the_replaced_values() {
-        let chunks = [1, 2].map(|number| Bytes::from(format!(r#"{{"new":{number}}}"#)));
-        let merged = MergedChunks::parse(&chunks).unwrap();
-        let response = ResponseDocument::from_merged(&merged).unwrap();
+        let response = merged(&[r#"{"new":1}"#, r#"{"new":2}"#]);
 
         let sent = response.to_wire(ResponseEnvelope::None);
 

@@ -16,7 +16,6 @@ use crate::{
             response::{
                 candidate::{CandidateDocument, INDEX},
                 envelope::{ResponseEnvelope, replace_response, unwrap_response},
-                raw_usage::RawUsage,
                 text_chunk::TextChunk,
             },
         },
@@ -27,6 +26,9 @@ use crate::{
 
 const MODEL_VERSION: &[&str] = &["modelVersion", "model_version"];
 
+const PROMPT_TOKENS: &[&str] = &["promptTokenCount", "prompt_token_count"];
+const ANSWER_TOKENS: &[&str] = &["candidatesTokenCount", "candidates_token_count"];
+const THOUGHT_TOKENS: &[&str] = &["thoughtsTokenCount", "thoughts_token_count"];
 const TOTAL_TOKENS: &[&str] = &["totalTokenCount", "total_token_count"];
 pub const USAGE: &[&str] = &["usageMetadata", "usage_metadata"];
 
@@ -205,13 +207,12 @@ impl ResponseDocument {
         self.to_parsed().ok()?.document.to_raw()
     }
 
-    /// Returns the token counts.
-    pub fn usage(&self) -> Result<Option<RawUsage>> {
-        let usage = match &self.text {
-            Some(text) => text.usage(),
-            None => self.document.child(USAGE)?.map(|usage| usage.to_bytes()),
-        };
-        Ok(usage.map(RawUsage::new))
+    /// Returns the token counts as JSON.
+    pub fn usage(&self) -> Result<Option<Bytes>> {
+        match &self.text {
+            Some(text) => Ok(text.usage()),
+            None => Ok(self.document.child(USAGE)?.map(|usage| usage.to_bytes())),
+        }
     }
 
     /// Replaces the token counts of a synthetic response, if it has any, by those of the model API.
@@ -219,20 +220,30 @@ impl ResponseDocument {
     /// # Errors
     ///
     /// Fails if the response cannot be edited.
-    pub fn replace_usage(&mut self, usage: &RawUsage) -> Result<()> {
-        match usage.to_bytes() {
-            Some(counts) if self.document.has(USAGE) => self.document.set_bytes(USAGE, counts),
-            Some(_) | None => Ok(()),
+    pub fn replace_usage(&mut self, usage: &Bytes) -> Result<()> {
+        if self.document.has(USAGE) {
+            self.document.set_bytes(USAGE, usage.clone())?;
         }
+        Ok(())
     }
 
-    /// Returns the number of tokens of request and response so far.
+    /// Returns the number of tokens of request and response so far; the sum of the counts if there
+    /// is no total.
     pub fn total_tokens(&self) -> Result<Option<u64>> {
         let usage = match &self.text {
             Some(text) => text.usage().map(Document::from_checked).transpose()?,
             None => self.document.child(USAGE)?,
         };
-        usage.map_or(Ok(None), |usage| integer(&usage, TOTAL_TOKENS))
+        let Some(usage) = usage else {
+            return Ok(None);
+        };
+        if let Some(total) = integer(&usage, TOTAL_TOKENS)?.filter(|total| *total > 0) {
+            return Ok(Some(total));
+        }
+        let counts = [PROMPT_TOKENS, ANSWER_TOKENS, THOUGHT_TOKENS];
+        let counts = counts.map(|field| integer(&usage, field));
+        let counts: Vec<Option<u64>> = counts.into_iter().collect::<Result<_, _>>()?;
+        Ok(counts.into_iter().flatten().reduce(u64::saturating_add))
     }
 
     /// Returns the name of the model that answered.
@@ -248,6 +259,16 @@ impl ResponseDocument {
         let text = self.text.as_ref().and_then(TextChunk::plain_text);
         text.into_iter()
             .chain(self.first_parts().filter_map(Part::plain_text))
+    }
+
+    /// Returns the texts of the other candidates with their indexes, without thoughts.
+    pub fn alternative_texts(&self) -> impl Iterator<Item = (u64, &str)> {
+        let others = self.candidates.iter();
+        let others = others.filter(|candidate| candidate.index != 0);
+        others.flat_map(|candidate| {
+            let texts = candidate.parts().iter().filter_map(Part::plain_text);
+            texts.map(|text| (candidate.index, text))
+        })
     }
 
     /// Returns the items of the first candidate, without partial calls.
@@ -354,8 +375,8 @@ impl ResponseDocument {
 
 fn read_usage(usage: &Document) -> Result<UsageMetadata> {
     Ok(UsageMetadata {
-        prompt_token_count: usage.get(&["promptTokenCount", "prompt_token_count"])?,
-        candidates_token_count: usage.get(&["candidatesTokenCount", "candidates_token_count"])?,
+        prompt_token_count: usage.get(PROMPT_TOKENS)?,
+        candidates_token_count: usage.get(ANSWER_TOKENS)?,
         total_token_count: usage.get(TOTAL_TOKENS)?,
     })
 }

@@ -1,4 +1,4 @@
-//! Candidates whose texts hooks have edited, and the fields that repeat the model's text.
+//! Candidates whose texts were edited, and the fields that repeat the model's text.
 
 use std::collections::BTreeSet;
 
@@ -25,11 +25,16 @@ const GROUNDING: &[&str] = &["groundingMetadata", "grounding_metadata"];
 /// Field of the grounding that repeats passages of the text. Its sources stay.
 const SUPPORTS: &[&str] = &["groundingSupports", "grounding_supports"];
 
-/// Indexes of the candidates of one response whose texts hooks have edited.
+/// Indexes of the candidates of one response whose texts hooks or policies have edited.
 #[derive(Debug, Default)]
 pub struct EditedCandidates(BTreeSet<u64>);
 
 impl EditedCandidates {
+    /// Adds a candidate.
+    pub fn insert(&mut self, candidate: u64) {
+        self.0.insert(candidate);
+    }
+
     /// Applies the edits of hooks to a chunk of the response, or to all of it.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use crate::dialect::{
-    document::insert,
+    document::{insert, try_any},
     error::Result,
     google::{
         content::Content,
@@ -71,6 +71,18 @@ impl ResponseDocument {
         with_text
             .map(|candidate| candidate.index)
             .chain(text.then_some(0))
+    }
+
+    /// Returns the indexes of the candidates that have calls, withheld ones included.
+    pub fn candidates_with_calls(&self) -> Result<BTreeSet<u64>> {
+        let mut with_calls = BTreeSet::new();
+        for candidate in &self.candidates {
+            let has_call = try_any(candidate.parts(), |part| Ok(part.call()?.is_some()))?;
+            if has_call || !candidate.withheld.is_empty() {
+                with_calls.insert(candidate.index);
+            }
+        }
+        Ok(with_calls)
     }
 
     /// Returns whether any call is withheld.

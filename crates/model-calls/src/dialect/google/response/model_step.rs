@@ -8,7 +8,7 @@ use crate::dialect::{
     document::{Document, write_array},
     error::Result,
     google::{
-        fields::{CONTAINER, PARTS},
+        fields::{CONTAINER, FUNCTION_CALL, PARTS},
         part::Part,
         response::{candidate::ProposedPart, document::ResponseDocument},
     },
@@ -21,6 +21,8 @@ pub struct ModelStep {
     parts: Vec<Bytes>,
     /// Text that the next chunk may continue.
     text: String,
+    /// First piece of the text.
+    first: Option<Part>,
     parts_bytes: usize,
     /// Id of the container in which the model runs code.
     container: Option<String>,
@@ -28,22 +30,22 @@ pub struct ModelStep {
 
 impl ModelStep {
     /// Adds the parts of a chunk or a whole response. Pieces of one text are joined. Thoughts are
-    /// omitted, as agents do: no API requires them.
+    /// omitted, as agents do: no API requires them. A call stays, even if it is marked as one.
     pub fn push(&mut self, chunk: &ResponseDocument) -> Result<()> {
         if chunk.is_text() {
             match chunk.plain_texts().next() {
-                Some(text) => self.text.push_str(text),
-                None => self.end_text(),
+                Some(text) => self.push_text(&Part::from_text(text)?)?,
+                None => self.end_text()?,
             }
         }
         for (index, proposed) in chunk.proposed_parts().iter().enumerate() {
             if index > 0 {
-                self.end_text();
+                self.end_text()?;
             }
             self.push_part(proposed)?;
         }
         if chunk.text_end() != TextEnd::None {
-            self.end_text();
+            self.end_text()?;
         }
         if let Some(container) = container_in(chunk)? {
             self.container = Some(container);
@@ -59,9 +61,7 @@ impl ModelStep {
     /// Returns the step as a content of the model.
     pub fn to_content(&self) -> Result<Bytes> {
         let mut parts = self.parts.clone();
-        if !self.text.is_empty() {
-            parts.push(text_part(&self.text));
-        }
+        parts.extend(self.open_text()?);
         let mut content = Document::empty();
         content.set(&["role"], &json!("model"))?;
         content.set_bytes(PARTS, write_array(parts))?;
@@ -84,30 +84,46 @@ impl ModelStep {
             return Ok(());
         }
         let part = proposed.part().complete_call()?;
-        if part.is_thought {
-            self.end_text();
-            return Ok(());
+        if part.is_thought && !part.document.has(FUNCTION_CALL) {
+            return self.end_text();
         }
-        if let Some(text) = &part.text
-            && part.document.has_only(&["text", "thought"])
-        {
-            self.text.push_str(text);
-            return Ok(());
+        if part.is_text_only() {
+            return self.push_text(&part);
         }
         // A piece of a block, such as a citation, is in the middle of a text.
         if part.document.has(&["event"]) && !is_compaction(&part)? {
             return Ok(());
         }
-        self.end_text();
+        self.end_text()?;
         self.add(part.document.to_bytes());
         Ok(())
     }
 
-    fn end_text(&mut self) {
-        if !self.text.is_empty() {
-            let text = std::mem::take(&mut self.text);
-            self.add(text_part(&text));
+    fn push_text(&mut self, piece: &Part) -> Result<()> {
+        let continues = |first: &Part| first.can_join(piece);
+        if !self.first.as_ref().is_some_and(continues) {
+            self.end_text()?;
+            self.first = Some(piece.clone());
         }
+        self.text
+            .push_str(piece.text.as_deref().unwrap_or_default());
+        Ok(())
+    }
+
+    fn end_text(&mut self) -> Result<()> {
+        if let Some(text) = self.open_text()? {
+            self.add(text);
+        }
+        self.text.clear();
+        self.first = None;
+        Ok(())
+    }
+
+    /// Returns the part of the text that has not ended.
+    fn open_text(&self) -> Result<Option<Bytes>> {
+        let first = self.first.as_ref().filter(|_| !self.text.is_empty());
+        let text = first.map(|first| first.with_text(&self.text)).transpose()?;
+        Ok(text.map(|part| part.document.to_bytes()))
     }
 
     fn add(&mut self, part: Bytes) {
@@ -132,10 +148,6 @@ fn container_in(chunk: &ResponseDocument) -> Result<Option<String>> {
 fn is_compaction(part: &Part) -> Result<bool> {
     let block = part.document.child(&["block"])?.unwrap_or_default();
     Ok(block.string(&["type"])?.as_deref() == Some("compaction_delta"))
-}
-
-fn text_part(text: &str) -> Bytes {
-    json!({ "text": text }).to_string().into()
 }
 
 #[cfg(test)]

@@ -300,21 +300,20 @@ impl CandidateEditor<'_> {
             && let Some(text) = self.editor.edit(TextKind::ToolCall, &number.to_string())
         {
             piece.remove(NUMBER_VALUE)?;
-            return piece.set(STRING_VALUE, &json!(text));
+            piece.set(STRING_VALUE, &json!(text))?;
+        } else if let Some(text) = piece.string(STRING_VALUE)? {
+            let path = piece.string(JSON_PATH)?.unwrap_or_default();
+            let channel = self.channel(TextStream::Argument(path));
+            let rest = match piece.get(WILL_CONTINUE)? {
+                Some(Value::Bool(true)) => TextRest::MayFollow,
+                _ => TextRest::None,
+            };
+            if let Some(new) = self.editor.edit_piece(&channel, &text, rest) {
+                piece.set(STRING_VALUE, &json!(new))?;
+            }
         }
-        let Some(text) = piece.string(STRING_VALUE)? else {
-            return Ok(());
-        };
-        let path = piece.string(JSON_PATH)?.unwrap_or_default();
-        let channel = self.channel(TextStream::Argument(path));
-        let rest = match piece.get(WILL_CONTINUE)? {
-            Some(Value::Bool(true)) => TextRest::MayFollow,
-            _ => TextRest::None,
-        };
-        if let Some(new) = self.editor.edit_piece(&channel, &text, rest) {
-            piece.set(STRING_VALUE, &json!(new))?;
-        }
-        Ok(())
+        let mut edit = |text: &str| self.editor.edit(TextKind::ToolCall, text);
+        edit_other_fields(piece, STRING_VALUE, &mut edit)
     }
 
     fn channel(&self, stream: TextStream) -> TextChannel {
@@ -419,6 +418,16 @@ mod tests {
             TextRest::None,
             r#"{"candidates":[{"content":{"parts":[{"text":"a"}],"new":"s"},"safetyRatings":[{"category":"s","new":"s"}],"new":"s"}],"new":"s"}"#,
             r#"{"candidates":[{"content":{"parts":[{"text":"a"}],"new":"*"},"safetyRatings":[{"category":"s","new":"*"}],"new":"*"}],"new":"*"}"#,
+        );
+    }
+
+    #[test]
+    fn fields_with_a_matching_name_are_removed() {
+        check_with(
+            &mut Late::default(),
+            TextRest::None,
+            r#"{"candidates":[{"content":{"parts":[{"s":1,"functionCall":{"name":"f","args":{},"s":1}}],"s":1},"s":"a"}],"s":[1],"new":1}"#,
+            r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{}}}]}}],"new":1}"#,
         );
     }
 

@@ -6,11 +6,11 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::{SOURCE, numbered},
-    document::{Document, add_field, add_list, refuse_pair, to_value},
+    document::{Document, add_field, add_list, insert, refuse_pair, to_value},
     error::{Result, field_error},
     openai_chat::{
         block::{block_text, read_block, read_medium},
-        fields::{CONTENT, FUNCTION_CALL, NAME, REFUSAL, ROLE, TOOL_CALL_ID, TOOL_CALLS},
+        fields::{CONTENT, FUNCTION_CALL, NAME, REFUSAL, ROLE, TOOL_CALL_ID, TOOL_CALLS, TYPE},
         message_parts::{PartPlace, PlacedPart, read_calls},
     },
 };
@@ -70,9 +70,8 @@ impl ChatMessage {
             return Ok(Self { role, parts });
         }
         let mut parts = read_content(message)?;
-        if let Some(refusal) = message.get(REFUSAL)?.filter(|refusal| !refusal.is_null()) {
-            let block = json!({ "block": { "refusal": refusal } });
-            parts.push((PartPlace::Refusal, block));
+        if let Some(refusal) = read_refusal(message)? {
+            parts.push((PartPlace::Refusal, json!({ "text": refusal })));
         }
         let calls = read_calls(message)?;
         for (_, part) in &calls {
@@ -114,9 +113,31 @@ fn read_content(message: &Document) -> Result<Vec<PlacedPart>> {
         MessageContent::Blocks(blocks) => blocks
             .iter()
             .enumerate()
-            .map(|(index, block)| Ok((PartPlace::Block(index), read_block(block)?)))
+            .map(|(index, block)| Ok((PartPlace::Block(index), read_part(block)?)))
             .collect(),
     }
+}
+
+/// Returns the refusal of a message, unless it is empty.
+pub fn read_refusal(message: &Document) -> Result<Option<String>> {
+    let refusal = message.string(REFUSAL)?;
+    Ok(refusal.filter(|refusal| !refusal.is_empty()))
+}
+
+/// Reads a block of a message. A refusal of the model is one of its texts.
+fn read_part(block: &Document) -> Result<Value> {
+    let mut part = read_block(block)?;
+    let is_refusal = block.string(TYPE)?.as_deref() == Some("refusal");
+    if is_refusal
+        && part.get("text").is_none()
+        && let Some(refusal) = block.string(REFUSAL)?
+    {
+        if block.has_only(&["refusal", "type"]) {
+            return Ok(json!({ "text": refusal }));
+        }
+        insert(&mut part, "text", refusal);
+    }
+    Ok(part)
 }
 
 /// Reads the result of a tool. Its function is the one that the call with its id named.

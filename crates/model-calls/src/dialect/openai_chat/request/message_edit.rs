@@ -10,7 +10,7 @@ use crate::dialect::{
         fields::{CONTENT, PARAGRAPH, REFUSAL, TEXT},
         message_parts::{EditedPart, EditedParts, PartPlace, are_same},
         request::{
-            message::{CallNames, ChatMessage, ChatRole, MessageContent},
+            message::{CallNames, ChatMessage, ChatRole, MessageContent, read_refusal},
             new_message::{text_message, write_result},
         },
     },
@@ -54,15 +54,11 @@ fn write_content(message: &mut Document, edit: &EditedParts<'_>) -> Result<()> {
         MessageContent::Text(text) => write_text(message, Some(&text), edit)?,
         MessageContent::None => write_text(message, None, edit)?,
     }
-    let Some(known) = message.get(REFUSAL)?.filter(|known| !known.is_null()) else {
-        return Ok(());
-    };
+    let known = read_refusal(message)?;
     let part = edit.at(PartPlace::Refusal);
-    let block = part.map(|part| part.child(&["block"]));
-    let block = block.transpose()?.flatten().unwrap_or_default();
-    let edited = block.get(REFUSAL)?.unwrap_or_default();
-    if edited != known {
-        message.set(REFUSAL, &edited)?;
+    let edited = part.map(|part| part.string(TEXT)).transpose()?.flatten();
+    if known.is_some() && edited != known {
+        message.set(REFUSAL, &edited.into())?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{last_chunk::ChunkEdit, reader::ChatChunkReader, writer::ChatChunkWriter};
-use crate::dialect::{Document, MergedChunks, ReadChunks, ResponseDocument, WriteChunks};
+use crate::dialect::{Document, ReadChunks, ResponseDocument, WriteChunks};
 
 /// A stream of events with the texts, and `tail` at the end.
 fn events(texts: &[&str], tail: &[Value]) -> Vec<Bytes> {
@@ -909,8 +909,7 @@ fn a_refusal_that_is_written_anew_stays_a_refusal() {
         chunks.extend(reader.read(event).unwrap());
     }
     chunks.extend(reader.finish().unwrap());
-    let merged = MergedChunks::new(chunks).unwrap();
-    let merged = ResponseDocument::from_merged(&merged).unwrap();
+    let merged = ResponseDocument::merge(chunks).unwrap();
     let mut writer = ChatChunkWriter::default();
     writer.write(&merged).unwrap();
     writer.write_end().unwrap();

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::{SOURCE, splice_list, with_source},
+    content_form::{IS_REFUSAL, SOURCE, splice_list, with_source},
     document::{Document, first_byte, write_array},
     error::Result,
     openai_responses::{
@@ -136,5 +136,12 @@ fn edit_block(mut block: Document, before: &Document, after: &Document) -> Resul
 /// Creates the block of a new part; `None` for parts that messages cannot hold.
 pub fn new_block(text_type: &str, part: &Document) -> Result<Option<Value>> {
     let text = part.string(TEXT)?;
-    Ok(text.map(|text| json!({ "type": text_type, "text": text })))
+    let is_refusal = text_type == "output_text" && part.has(&[IS_REFUSAL]);
+    Ok(text.map(|text| {
+        if is_refusal {
+            json!({ "type": "refusal", "refusal": text })
+        } else {
+            json!({ "type": text_type, "text": text })
+        }
+    }))
 }

@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::PRECEDING,
-    document::{Document, to_value, value_text},
+    document::{Document, insert, to_value, value_text},
     error::Result,
-    google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS},
+    google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS, PHASE},
     openai_responses::{
         calls::{ToolCallKind, call_id, input_text},
         fields::{ID, NAME, ROLE},
@@ -55,7 +55,7 @@ impl<'a> NewItems<'a> {
         self.of_parts(is_model, &parts)
     }
 
-    /// Creates the items of parts. Neighbouring texts become one message.
+    /// Creates the items of parts. Neighbouring texts of one phase become one message.
     pub fn of_parts(&mut self, is_model: bool, parts: &[Document]) -> Result<Vec<Bytes>> {
         let (role, text_type) = if is_model {
             ("assistant", "output_text")
@@ -66,10 +66,14 @@ impl<'a> NewItems<'a> {
         // Messages in the place of results, which follow all results.
         let mut messages = Vec::new();
         let mut blocks: Vec<Value> = Vec::new();
-        let close = |blocks: &mut Vec<Value>, items: &mut Vec<Bytes>| {
+        let mut phase = None;
+        let close = |blocks: &mut Vec<Value>, phase: Option<String>, items: &mut Vec<Bytes>| {
             if !blocks.is_empty() {
                 let content = std::mem::take(blocks);
-                let message = json!({ "type": "message", "role": role, "content": content });
+                let mut message = json!({ "type": "message", "role": role, "content": content });
+                if let Some(phase) = phase {
+                    insert(&mut message, "phase", phase);
+                }
                 items.push(message.to_string().into());
             }
         };
@@ -89,14 +93,19 @@ impl<'a> NewItems<'a> {
                     items.iter().map(to_value).collect::<Result<_>>()?
                 }
                 (None, None) => {
+                    let own = part.string(&[PHASE])?;
+                    if own != phase {
+                        let last = std::mem::replace(&mut phase, own);
+                        close(&mut blocks, last, &mut items);
+                    }
                     blocks.extend(new_block(text_type, part)?);
                     continue;
                 }
             };
-            close(&mut blocks, &mut items);
+            close(&mut blocks, phase.take(), &mut items);
             items.extend(new.iter().map(|item| Bytes::from(item.to_string())));
         }
-        close(&mut blocks, &mut items);
+        close(&mut blocks, phase.take(), &mut items);
         items.append(&mut messages);
         Ok(items)
     }

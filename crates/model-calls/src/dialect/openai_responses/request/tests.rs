@@ -437,6 +437,7 @@ impl TextEditor for Upper {
             "content",
             "image_url",
             "input",
+            "metadata",
             "note",
             "output",
             "path",

@@ -6,6 +6,7 @@ use crate::dialect::{
     content_form::IS_REFUSAL,
     document::{Document, first_byte, insert},
     error::Result,
+    google::fields::PHASE,
     openai_responses::{
         calls::ToolCallKind,
         fields::{CALL_ID, CONTENT, ENCRYPTED_CONTENT, ID, SUMMARY, TYPE},
@@ -114,11 +115,15 @@ pub fn agree(one: &Document, other: &Document) -> Result<bool> {
     Ok(item_texts(one)? == item_texts(other)? && item_parts(one)? == item_parts(other)?)
 }
 
-/// Returns the parts of an item as [`item_parts`] does. That of a call, of the agent or upstream,
-/// carries the reasoning in front of it.
+/// Returns the parts of an item as [`item_parts`] does. Texts of a message carry its phase; that of
+/// a call, of the agent or upstream, carries the reasoning in front of it.
 pub fn item_parts_with(reasoning: &[Document], item: &Document) -> Result<Vec<Value>> {
     let mut parts = item_parts(item)?;
     let kind = OutputKind::of(item)?;
+    if let (OutputKind::Message, Some(Value::String(phase))) = (kind, item.get(&["phase"])?) {
+        let texts = parts.iter_mut().filter(|part| part.get("text").is_some());
+        texts.for_each(|part| insert(part, PHASE, phase.as_str()));
+    }
     if let (OutputKind::Call(_) | OutputKind::Other, Some(part)) = (kind, parts.first_mut()) {
         add_items(part, reasoning, item)?;
     }

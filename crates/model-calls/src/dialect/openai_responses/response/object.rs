@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::{is_refusal, remove_labels},
-    document::{Document, to_document, try_any, value_text},
+    document::{Document, insert, to_document, try_any, value_text},
     error::Result,
-    google::part::Part,
+    google::{fields::PHASE, part::Part},
     openai::{unix_seconds, usage::CountFields},
     openai_responses::{
         chunk_view::ChunkView,
@@ -114,13 +114,17 @@ pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>> {
         } else {
             json!({ "type": "output_text", "annotations": [], "logprobs": [], "text": text })
         };
-        return Ok(vec![to_document(&json!({
+        let mut message = json!({
             "id": ids.next("msg"),
             "type": "message",
             "status": "completed",
             "content": [block],
             "role": "assistant",
-        }))?]);
+        });
+        if let Some(phase) = part.document.string(&[PHASE])? {
+            insert(&mut message, "phase", phase);
+        }
+        return Ok(vec![to_document(&message)?]);
     }
     let mut items = current_items(&part.document)?;
     if !items.is_empty() {

@@ -7,7 +7,7 @@ use crate::dialect::{
     openai::usage::COUNT_DETAILS,
     openai_responses::{
         calls::CALL_FIELDS,
-        fields::{OUTPUT, USAGE},
+        fields::{INCOMPLETE_DETAILS, OUTPUT, USAGE},
         response::item::{BLOCK_LISTS, OutputKind, text_field},
     },
 };
@@ -66,6 +66,7 @@ const MESSAGE_FIELDS: &[&str] = &[
 pub fn visit_response(response: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     response.edit_children(OUTPUT, |item| visit_item(item, act))?;
     response.edit_child(USAGE, |usage| visit_details(usage, COUNT_DETAILS, &[], act))?;
+    response.edit_child(INCOMPLETE_DETAILS, |details| act(details, &["reason"]))?;
     act(response, RESPONSE_FIELDS)
 }
 

@@ -10,6 +10,7 @@ use crate::dialect::{
         response::item::{CompleteText, ItemSlot, item_texts, text_field},
     },
     sse_event::check_event_name,
+    text_edit::TextStream,
 };
 
 pub const OUTPUT_INDEX: &[&str] = &["output_index"];
@@ -107,6 +108,15 @@ impl StreamEvent {
     /// Returns whether its texts are thoughts of the model.
     pub fn is_thought(&self) -> bool {
         self.name.contains("reasoning")
+    }
+
+    /// Returns the stream of its pieces.
+    pub fn text_stream(&self) -> TextStream {
+        if self.is_thought() {
+            TextStream::Thought
+        } else {
+            TextStream::Speech
+        }
     }
 
     /// Returns whether its texts are arguments of a call.

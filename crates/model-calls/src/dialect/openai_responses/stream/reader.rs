@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     api_dialect::ReadChunks,
-    content_form::{AnswerLabels, IS_REFUSAL, SOURCE, numbered},
+    content_form::{AnswerLabels, IS_REFUSAL, numbered, with_source},
     document::{Document, insert},
     error::{DialectError, Result, field_error},
     google::{fields::HAS_MEDIA, response::document::ResponseDocument},
@@ -15,7 +15,7 @@ use crate::dialect::{
         fields::{MODEL, OUTPUT, OUTPUT_TEXT, USAGE},
         response::{
             form::read_envelope,
-            item::{ItemSlot, OutputKind, item_parts_with},
+            item::{CompleteText, ItemSlot, OutputKind, item_parts_with},
             object::{COUNTS, finish_reason},
         },
         stream::{
@@ -30,7 +30,7 @@ use crate::dialect::{
             unindexed_text::unindexed_part,
         },
     },
-    text_edit::TextEnd,
+    text_edit::{TextEnd, TextStream},
 };
 
 /// Maximum number of bytes of the items whose events are collected.
@@ -211,6 +211,7 @@ impl EventReader {
             self.texts.remove(index);
         }
         self.items.begin(index, &item)?;
+        self.texts.begin_item(index, &item)?;
         if kind.is_streamed() {
             return self.read_copies(event).map(Some);
         }
@@ -239,15 +240,13 @@ impl EventReader {
         let piece = event.document.string(DELTA)?.unwrap_or_default();
         let (index, slot) = (event.output_index()?, event.slot()?);
         self.items.note_event(index)?;
-        self.texts.append(index.unwrap_or(0), slot, &piece)?;
+        let stream = event.text_stream();
+        let part = self.texts.read(stream, index.unwrap_or(0), slot, &piece)?;
         let is_refusal = event.name == REFUSAL_DELTA;
         self.has_refusal |= is_refusal;
         let alike = ReadPiece::new(&event, index.unwrap_or(0), slot);
-        self.alike = alike.filter(|_| !is_refusal);
-        let mut part = json!({ "text": piece, SOURCE: 0 });
-        if event.is_thought() {
-            insert(&mut part, "thought", true);
-        }
+        self.alike = alike.filter(|_| !is_refusal && !piece.is_empty());
+        let mut part = with_source(part, 0);
         if is_refusal {
             insert(&mut part, IS_REFUSAL, true);
         }
@@ -283,17 +282,13 @@ impl EventReader {
         }
         let mut parts = Vec::new();
         for (number, complete) in event.complete_texts()?.iter().enumerate() {
-            let slot = complete.slot;
-            self.has_refusal |= complete.is_refusal;
-            if let Some(new) = self.texts.complete(index, slot, &complete.text)? {
-                let mut part = json!({ "text": new, SOURCE: number });
-                if is_thought || matches!(slot, ItemSlot::Summary(_)) {
-                    insert(&mut part, "thought", true);
-                }
-                if complete.is_refusal {
-                    insert(&mut part, IS_REFUSAL, true);
-                }
-                parts.push(part);
+            let stream = if is_thought || matches!(complete.slot, ItemSlot::Summary(_)) {
+                TextStream::Thought
+            } else {
+                TextStream::Speech
+            };
+            if let Some(part) = self.unseen_part(index, complete, stream)? {
+                parts.push(with_source(part, number));
             }
         }
         if matches!(event.class, EventClass::TextDone(_) | EventClass::PartDone) {
@@ -304,7 +299,7 @@ impl EventReader {
             (true, false) => TextEnd::Possible,
             (false, _) => TextEnd::None,
         };
-        if event.ends_text() {
+        if event.ends_text() || !parts.is_empty() {
             self.alike = None;
         }
         let form = match (parts.is_empty(), text_end) {
@@ -318,8 +313,27 @@ impl EventReader {
     }
 }
 
-/// Parts of the last event.
+/// Parts of texts that no earlier event held.
 impl EventReader {
+    /// Returns the part of a text of an item; `None` if all of it was seen.
+    fn unseen_part(
+        &mut self,
+        item: u64,
+        complete: &CompleteText,
+        stream: TextStream,
+    ) -> Result<Option<Value>> {
+        self.has_refusal |= complete.is_refusal;
+        let slot = complete.slot;
+        let Some(new) = self.texts.unseen(item, slot, &complete.text) else {
+            return Ok(None);
+        };
+        let mut part = self.texts.read(stream, item, slot, new)?;
+        if complete.is_refusal {
+            insert(&mut part, IS_REFUSAL, true);
+        }
+        Ok(Some(part))
+    }
+
     /// Returns the parts that the last event holds and no event before it. Their sources are their
     /// positions among the parts of all its items.
     fn unseen_parts(&mut self, output: &[Document]) -> Result<Vec<Value>> {
@@ -330,8 +344,10 @@ impl EventReader {
         let mut parts = unseen_parts(output, &[])?;
         if let Some(part) = parts.get_mut(number) {
             let text = part.get("text").and_then(Value::as_str);
-            let text = text.unwrap_or_default();
-            match self.texts.complete(0, ItemSlot::Content(0), text)? {
+            let rest = self
+                .texts
+                .unseen(0, ItemSlot::Content(0), text.unwrap_or_default());
+            match rest.map(str::to_owned) {
                 Some(rest) => insert(part, "text", rest),
                 None => drop(parts.remove(number)),
             }

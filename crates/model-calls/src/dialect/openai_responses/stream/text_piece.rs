@@ -11,7 +11,6 @@ use crate::dialect::{
         response::item::ItemSlot,
         stream::event::{DELTA, EVENT_FIELDS, OBFUSCATION, SEQUENCE_NUMBER, StreamEvent},
     },
-    text_edit::TextStream,
 };
 
 /// Returns the template of an unedited event; `None` if it holds anything else to inspect.
@@ -41,11 +40,7 @@ pub struct ReadPiece {
 impl ReadPiece {
     /// Keeps an event as the template of those that follow.
     pub fn new(event: &StreamEvent, item: u64, slot: ItemSlot) -> Option<Self> {
-        let stream = if event.is_thought() {
-            TextStream::Thought
-        } else {
-            TextStream::Speech
-        };
+        let stream = event.text_stream();
         Some(Self {
             template: TextTemplate::of_event(text_event(event)?, stream, 0)?,
             item,

@@ -1,10 +1,7 @@
 //! Whole messages, and synthetic answers.
 
 use super::{masked_texts::Masker, *};
-use crate::{
-    dialect::{MergedChunks, error::Result},
-    model::ResponseMutation,
-};
+use crate::{dialect::error::Result, model::ResponseMutation};
 
 fn denial(text: &str) -> ResponseDocument {
     let form = json!({
@@ -130,8 +127,7 @@ fn a_denial_is_a_whole_message() {
 
 /// Returns the whole answer of a stream, as it is written anew if a hook edits it.
 fn merged(listed: &[Value]) -> ResponseDocument {
-    let merged = MergedChunks::new(read(listed)).unwrap();
-    ResponseDocument::from_merged(&merged).unwrap()
+    ResponseDocument::merge(read(listed)).unwrap()
 }
 
 #[test]

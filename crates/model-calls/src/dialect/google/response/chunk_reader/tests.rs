@@ -40,7 +40,7 @@ fn facts(chunk: &ResponseDocument) -> impl PartialEq + std::fmt::Debug {
     let items = chunk.canonical_items().unwrap().into_iter();
     (
         chunk.model().unwrap().map(std::borrow::Cow::into_owned),
-        chunk.usage().unwrap().map(|usage| usage.read()),
+        chunk.usage().unwrap().map(|usage| value(&usage)),
         chunk.total_tokens().unwrap(),
         texts,
         items.map(|item| (item.kind, item.text)).collect::<Vec<_>>(),

@@ -1,7 +1,6 @@
 //! Refusals of the model, as they came and written anew.
 
 use super::*;
-use crate::dialect::google::MergedChunks;
 
 /// The events of a message that is a refusal.
 fn refusal(pieces: &[&str]) -> Vec<Bytes> {
@@ -39,7 +38,7 @@ fn without_end(data: &[Bytes], end: &str) -> Vec<Bytes> {
 }
 
 fn merged(chunks: Vec<ResponseDocument>) -> ResponseDocument {
-    ResponseDocument::from_merged(&MergedChunks::new(chunks).unwrap()).unwrap()
+    ResponseDocument::merge(chunks).unwrap()
 }
 
 fn blocks(response: &Value) -> Value {

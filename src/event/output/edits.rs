@@ -1,0 +1,116 @@
+//! Edits of hooks, compared with what the hooks were shown: a value that repeats it undoes no edit
+//! of a parallel hook.
+
+use serde_json::{Map, Value, json};
+
+use super::hook_output::{ArgumentsMode, HookOutput};
+use crate::model::{LlmRequest, LlmResponse, RequestMutation, ResponseMutation};
+
+impl HookOutput {
+    /// Applies [`RequestMutation::extract_system_message`] to `llm_request`.
+    pub fn extract_system_message(&mut self) {
+        if self.specific("llm_request").is_some_and(Value::is_object) {
+            let mut edit = self.request_edit();
+            edit.extract_system_message();
+            self.interpretation.llm_request = Some(edit.fields);
+        }
+    }
+
+    /// Interprets an edit of this request without what repeats it, and records the texts for the
+    /// system instruction that it leaves out.
+    pub fn compare_with_request(&mut self, shown: &LlmRequest) {
+        if self.specific("llm_request").is_some_and(Value::is_object) {
+            let mut edit = self.request_edit();
+            drop_unchanged(&mut edit, shown);
+            self.interpretation.removed_system = edit.removed_system(shown);
+            self.interpretation.llm_request = Some(edit.fields);
+        }
+    }
+
+    /// Interprets an edit of this response without what repeats it.
+    pub fn compare_with_response(&mut self, shown: &LlmResponse) {
+        let Some(mut edit) = self.response_edit() else {
+            return;
+        };
+        let shown = ResponseMutation::read(&json!(shown)).unwrap_or_default();
+        for (edit, shown) in edit.candidates.iter_mut().zip(shown.candidates) {
+            if edit.parts == shown.parts {
+                edit.parts = None;
+            }
+            if edit.finish_reason == shown.finish_reason {
+                edit.finish_reason = None;
+            }
+            if edit.index == shown.index {
+                edit.index = None;
+            }
+            if edit.safety_ratings == shown.safety_ratings {
+                edit.safety_ratings = None;
+            }
+        }
+        let counts = shown.usage_metadata.unwrap_or_default();
+        edit.usage_metadata = edit.usage_metadata.and_then(|mut edited| {
+            edited.retain(|name, count| counts.get(name) != Some(count));
+            (!edited.is_empty()).then_some(edited)
+        });
+        self.interpretation.llm_response = Some(edit);
+    }
+
+    /// Returns whether an edit changes the `text` of the response beside candidates, where it has no
+    /// effect, and no part of the first candidate.
+    pub fn ignores_edited_text(&self, shown: &LlmResponse) -> bool {
+        let written = self.specific("llm_response");
+        let text = written.and_then(|response| response.get("text")?.as_str());
+        let shown_parts = shown.candidates.first().map(|first| &first.content.parts);
+        let keeps_parts = |edit: ResponseMutation| {
+            let parts = edit
+                .candidates
+                .into_iter()
+                .next()
+                .and_then(|first| first.parts);
+            parts.is_none_or(|parts| Some(&parts) == shown_parts)
+        };
+        text.is_some_and(|text| text != shown.text) && self.response_edit().is_some_and(keeps_parts)
+    }
+
+    /// Interprets an edit that is merged over these arguments without what repeats them.
+    pub fn compare_with_arguments(&mut self, shown: &Map<String, Value>) {
+        if self.interpretation.arguments == ArgumentsMode::Merge
+            && let Some(Value::Object(edit)) = self.specific("tool_input")
+        {
+            let mut edit = edit.clone();
+            edit.retain(|name, value| shown.get(name) != Some(value));
+            self.interpretation.tool_input = Some(edit);
+        }
+    }
+}
+
+fn drop_unchanged(edit: &mut RequestMutation, shown: &LlmRequest) {
+    for key in ["config", "generationConfig"] {
+        if let Some(Value::Object(config)) = edit.fields.get_mut(key) {
+            config.retain(|name, value| shown.config.get(name) != Some(value));
+            if config.is_empty() {
+                edit.fields.shift_remove(key);
+            }
+        }
+    }
+    let is_readable = edit.unreadable_messages().next().is_none();
+    let model = edit.fields.get("model").and_then(Value::as_str);
+    let (system, tools) = (edit.system(), edit.tool_config());
+    let unchanged = [
+        ("model", model == Some(shown.model.as_str())),
+        (
+            "messages",
+            is_readable && edit.messages().unwrap_or_default() == shown.messages,
+        ),
+        (
+            "systemInstruction",
+            system.is_some() && system == shown.system,
+        ),
+        ("toolConfig", tools.is_some() && tools == shown.tool_config),
+    ];
+    for (key, is_unchanged) in unchanged {
+        if is_unchanged {
+            edit.fields.shift_remove(key);
+        }
+    }
+}
