@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use stream_redact::NextText;
 use tokio::time::Instant;
 
 use super::configured_policy::ConfiguredPolicy;
@@ -58,11 +59,12 @@ impl ResponsePolicies {
         self.enforcing().map(held_bytes).sum()
     }
 
-    /// Returns whether what any policy holds back and the text behind it may hold a secret
-    /// together.
-    pub fn join_text(&self, next: &str) -> bool {
-        let mut enforcing = self.enforcing();
-        enforcing.any(|policy| policy.policy.joins_text(next))
+    /// Returns whether any policy finds a secret that the text so far, with `rest` behind it, and
+    /// the text behind that have together; `None` if text to come decides it.
+    pub fn join_text(&self, rest: &str, next: NextText<'_>) -> Option<bool> {
+        let enforcing = self.enforcing();
+        let mut joins = enforcing.map(|policy| policy.policy.joins_text(rest, next));
+        joins.try_fold(false, |any, joins| Some(any || joins?))
     }
 
     /// Returns whether any policy may withhold calls.

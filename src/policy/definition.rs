@@ -6,6 +6,7 @@ use std::{fmt, sync::Arc};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use stream_redact::NextText;
 
 use super::session_counters::{SessionCounters, SessionUsage};
 use crate::{
@@ -143,10 +144,10 @@ pub trait ResponsePolicy: fmt::Debug + Send + Sync {
         0
     }
 
-    /// Returns whether the text that is withheld and `next`, the text behind it, may hold a
-    /// secret together.
-    fn joins_text(&self, _next: &str) -> bool {
-        false
+    /// Returns whether the text so far, with `rest` behind it, and the text behind that have a
+    /// secret together that neither has by itself; `None` if text to come decides it.
+    fn joins_text(&self, _rest: &str, _next: NextText<'_>) -> Option<bool> {
+        Some(false)
     }
 
     /// Returns text that was withheld and is due after the last chunk, with the

@@ -35,6 +35,7 @@ mod pattern;
 mod pattern_bits;
 mod prefilter;
 mod prefilter_table;
+mod search;
 mod stream;
 mod validators;
 mod window;
@@ -46,7 +47,7 @@ use thiserror::Error;
 pub use self::{
     detectors::{DETECTORS, Detector},
     label::Style,
-    masker::Masker,
+    masker::{Masker, NextText},
     parts::{FoundSecret, MaskedParts},
 };
 use self::{label::Labels, pattern::Pattern, prefilter_table::FirstByteTable};

@@ -22,6 +22,15 @@ pub struct Masker {
     found: BTreeSet<usize>,
 }
 
+/// The beginning of the text behind another one, or all of it.
+#[derive(Debug, Clone, Copy)]
+pub struct NextText<'t> {
+    /// The text so far.
+    pub text: &'t str,
+    /// True if no more of it follows.
+    pub is_complete: bool,
+}
+
 impl Masker {
     pub(super) fn new(mask: Mask) -> Self {
         Self {
@@ -49,6 +58,13 @@ impl Masker {
         out
     }
 
+    /// Notes that a text ends here. What is pushed next is searched by itself, and as the rest of
+    /// the text: the output is that of [`Mask::mask_parts`], joined.
+    pub fn end_text(&mut self) {
+        let view = MaskWindow::new(&self.text, self.base, false);
+        self.flow.end_text(&self.mask.rules, view);
+    }
+
     /// Ends the text and returns what was held back. Chunks pushed later belong to a
     /// new text.
     pub fn finish(&mut self) -> String {
@@ -63,17 +79,15 @@ impl Masker {
         out
     }
 
-    /// Returns whether the text that is held back and `next`, the text behind it, may have a secret
-    /// together. If not, both are masked as one if [`Masker::finish`] is called between them.
-    pub fn joins(&self, next: &str) -> bool {
-        let (mut joined, mut ended) = (self.clone(), self.clone());
-        let mut text = joined.push(next);
-        if joined.held() > next.len() {
-            return true;
-        }
-        let undecided = joined.flow.done() - joined.base;
-        text.push_str(joined.text.get(undecided..).unwrap_or_default());
-        text != ended.finish() + next
+    /// Returns whether the text so far, with `rest` behind it, and the text behind that have a
+    /// secret together that neither has by itself; `None` if text to come decides it. If they have
+    /// none, they are masked as one if [`Masker::finish`] is called between them.
+    pub fn joins(&self, rest: &str, next: NextText<'_>) -> Option<bool> {
+        let mut text = self.text.clone() + rest;
+        let end = self.base + text.len();
+        text.push_str(next.text);
+        let view = MaskWindow::new(&text, self.base, next.is_complete);
+        self.flow.clone().joins(&self.mask.rules, view, end)
     }
 
     /// Returns the names of detectors and patterns that matched, each once.

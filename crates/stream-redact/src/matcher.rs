@@ -19,8 +19,6 @@ pub(super) struct Matcher {
     run: Option<MatchAttempt>,
     trail: FailedStates,
     marks: MarkSearch,
-    /// True if the pattern matched.
-    pub(super) has_found: bool,
 }
 
 /// An attempt to match from one offset.
@@ -95,7 +93,6 @@ impl Matcher {
             self.from = found.as_ref().map_or(run.start + 1, |range| range.end);
             self.run = None;
         }
-        self.has_found |= found.is_some();
         found
     }
 }

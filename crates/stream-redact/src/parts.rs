@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use super::{
     Mask, PatternSet,
-    stream::{Found, MaskStream},
+    search::{Found, PatternSearch},
     window::MaskWindow,
 };
 
@@ -121,9 +121,7 @@ impl Mask {
 
     /// Returns the secrets of a text.
     fn found(&self, text: &str) -> Vec<Found> {
-        let mut flow = MaskStream::default();
-        flow.search(&self.rules, MaskWindow::whole(text));
-        flow.into_found()
+        PatternSearch::default().search(&self.rules, MaskWindow::whole(text))
     }
 }
 

@@ -1,35 +1,29 @@
 //! Merges the matches of all patterns into masked text.
 
-use std::ops::Range;
+use std::collections::{BTreeSet, HashSet};
 
 use super::{
     PatternSet,
     label::Label,
-    matcher::Matcher,
-    pattern_bits::{self, Bits},
-    window::MaskWindow,
+    search::{Found, PatternSearch},
+    window::{MAX_CONTEXT_BYTES, MaskWindow},
 };
 
-/// Masking state of one text.
+/// Masking state of texts that may be one text.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MaskStream {
-    /// One per pattern; empty until the first pattern may match.
-    searches: Vec<Matcher>,
-    /// End of the text that the prefilter has searched.
-    looked: usize,
+    /// Search of the texts as one.
+    joined: PatternSearch,
+    /// Search of the last text by itself, while it may find something else.
+    own: Option<PatternSearch>,
+    /// Patterns that matched.
+    matched: BTreeSet<usize>,
     /// Matches that are not written yet.
     found: Vec<Found>,
     /// Everything before this offset is written, or is part of `pending`.
     done: usize,
     /// The secret that ends at `done` and may continue.
     pending: Option<PendingMask>,
-}
-
-/// A match of the pattern with the index `rule`.
-#[derive(Debug, Clone)]
-pub(super) struct Found {
-    pub(super) secret: Range<usize>,
-    pub(super) rule: usize,
 }
 
 /// Overlapping secrets, under the label of the first one.
@@ -42,24 +36,41 @@ struct PendingMask {
 impl MaskStream {
     /// Searches new text for secrets.
     pub(super) fn search(&mut self, rules: &PatternSet, view: MaskWindow<'_>) {
-        for rule in 0..self.searches.len() {
-            if !self.is_running(rule) {
-                continue;
-            }
-            self.go(rules, view, rule);
-            if !self.is_running(rule) {
-                // Another match may begin within the text it has read.
-                let from = self.searches.get(rule).map_or(0, Matcher::from);
-                self.search_range(rules, view, from..self.looked, pattern_bits::bit(rule));
-            }
-        }
-        self.search_range(rules, view, self.looked..view.end(), pattern_bits::ALL);
-        self.looked = view.end();
+        let joined = self.joined.search(rules, view);
+        let own = self.own.as_mut().map(|own| own.search(rules, view));
+        self.note(joined.into_iter().chain(own.into_iter().flatten()));
     }
 
-    /// Returns the matches that are not written yet.
-    pub(super) fn into_found(self) -> Vec<Found> {
-        self.found
+    /// Ends a text where the window ends. What follows is searched by itself, and as the rest of
+    /// this text.
+    pub(super) fn end_text(&mut self, rules: &PatternSet, view: MaskWindow<'_>) {
+        let mut own = self.own.take().unwrap_or_else(|| self.joined.clone());
+        self.note(own.search(rules, view.up_to(view.end())));
+        self.own = Some(PatternSearch::starting_at(view.end()));
+    }
+
+    fn note(&mut self, found: impl IntoIterator<Item = Found>) {
+        for found in found {
+            self.matched.insert(found.rule);
+            self.found.push(found);
+        }
+    }
+
+    /// Returns whether the text up to an offset and the text behind it have a secret together that
+    /// neither has by itself; `None` if text to come decides it.
+    pub(super) fn joins(
+        mut self,
+        rules: &PatternSet,
+        view: MaskWindow<'_>,
+        at: usize,
+    ) -> Option<bool> {
+        let mut first = self.own.unwrap_or_else(|| self.joined.clone());
+        let second = PatternSearch::starting_at(at).search(rules, view);
+        let alone = first.search(rules, view.up_to(at)).into_iter();
+        let alone: HashSet<Found> = alone.chain(second).collect();
+        let joined = self.joined.search(rules, view);
+        let joins = joined.iter().any(|found| !alone.contains(found));
+        (joins || self.joined.undecided(rules, view) >= at).then_some(joins)
     }
 
     /// Returns the offset before which everything is written or masked.
@@ -75,8 +86,7 @@ impl MaskStream {
 
     /// Returns the indices of patterns that matched.
     pub(super) fn rules(&self) -> impl Iterator<Item = usize> {
-        let searches = self.searches.iter().enumerate();
-        searches.filter_map(|(rule, search)| search.has_found.then_some(rule))
+        self.matched.iter().copied()
     }
 
     /// Writes the text that is decided. Returns the offset before which text is needed
@@ -88,6 +98,7 @@ impl MaskStream {
         out: &mut String,
     ) -> usize {
         let undecided = self.undecided(rules, view);
+        self.drop_own(undecided, view);
         self.found
             .sort_unstable_by_key(|found| (found.secret.start, found.rule));
         let ready = self
@@ -110,65 +121,20 @@ impl MaskStream {
         undecided.min(self.done)
     }
 
-    /// Runs the wanted patterns wherever they may begin in a range.
-    fn search_range(
-        &mut self,
-        rules: &PatternSet,
-        view: MaskWindow<'_>,
-        mut range: Range<usize>,
-        wanted: Bits,
-    ) {
-        while let Some((at, hits)) = rules.first_bytes.next(view, range.clone(), wanted) {
-            if self.searches.is_empty() {
-                self.searches.resize_with(rules.all.len(), Matcher::default);
-            }
-            for rule in pattern_bits::rules(hits, rules.all.len()) {
-                self.begin(rules, view, rule, at);
-            }
-            range.start = at + 1;
-        }
-    }
-
-    fn begin(&mut self, rules: &PatternSet, view: MaskWindow<'_>, rule: usize, at: usize) {
-        let (Some(pattern), Some(search)) = (rules.all.get(rule), self.searches.get_mut(rule))
-        else {
-            return;
-        };
-        if !search.is_running() {
-            search.begin(pattern, view, at);
-            self.go(rules, view, rule);
-        }
-    }
-
-    fn go(&mut self, rules: &PatternSet, view: MaskWindow<'_>, rule: usize) {
-        let (Some(pattern), Some(search)) = (rules.all.get(rule), self.searches.get_mut(rule))
-        else {
-            return;
-        };
-        if let Some(secret) = search.go(pattern, view, rules.limit) {
-            self.found.push(Found { secret, rule });
-        }
-    }
-
-    fn is_running(&self, rule: usize) -> bool {
-        self.searches.get(rule).is_some_and(Matcher::is_running)
-    }
-
     /// Returns the first offset at which an unknown secret may begin.
     fn undecided(&self, rules: &PatternSet, view: MaskWindow<'_>) -> usize {
-        let end = view.end();
-        if view.is_last() {
-            return end;
+        let searches = self.own.iter().chain([&self.joined]);
+        let undecided = searches.map(|search| search.undecided(rules, view));
+        undecided.min().unwrap_or_else(|| view.end())
+    }
+
+    /// Ends the search of the last text by itself where nothing before the text is context of what
+    /// follows.
+    fn drop_own(&mut self, undecided: usize, view: MaskWindow<'_>) {
+        let is_far = |own: &mut PatternSearch| view.end() >= own.start() + MAX_CONTEXT_BYTES;
+        if undecided == view.end() {
+            self.own.take_if(is_far);
         }
-        let mut first = end;
-        for (at, rule) in rules.all.iter().enumerate() {
-            let search = self.searches.get(at);
-            let running = search.and_then(Matcher::undecided);
-            let from = search.map_or(0, Matcher::from);
-            let lead = || rule.lead(view, from, end);
-            first = first.min(running.or_else(lead).unwrap_or(end));
-        }
-        first
     }
 
     /// Adds a secret to the pending mask, or starts a new one.

@@ -17,19 +17,57 @@ fn shown(mask: &Mask, text: &str) -> String {
 }
 
 #[test]
-fn two_texts_are_joined_if_a_secret_may_be_in_both() {
+fn two_texts_are_joined_if_a_secret_is_in_both() {
     let mask = every_detector();
-    let joins = |text: &str, next: &str| {
+    let joins = |text: &str, rest: &str, next: &str| {
         let mut stream = mask.stream();
         stream.push(text);
-        stream.joins(next)
+        let [open, complete] = [false, true].map(|is_complete| {
+            let text = next;
+            stream.joins(rest, NextText { text, is_complete })
+        });
+        assert_eq!(complete, open.or(Some(false)), "{text}{rest}|{next}");
+        open
     };
-    assert!(joins("key AKIAIOSF", "ODNN7EXAMPLE, ok"));
-    assert!(joins("key AKIAIOSF", "OD"));
-    assert!(joins("postgres://app:", "hunter2@db.example.com/x"));
-    assert!(joins("key AKIAIOSFODNN7EXAMPLE", "2, ok"));
-    assert!(!joins("key AKIAIOSFODNN7EXAMPLE", ", ok"));
-    assert!(!joins("see you", " at noon"));
+    for (text, next, joined) in [
+        ("key AKIAIOSF", "ODNN7EXAMPLE, ok", Some(true)),
+        ("key AKIAIOSF", "OD", None),
+        ("key AKIAIOSF", "OD, ok", Some(false)),
+        ("postgres://app:", "hunter2@db.example.com/x", Some(true)),
+        ("key AKIAIOSFODNN7EXAMPLE", "2, ok", Some(false)),
+        ("key AKIAIOSFODNN7EXAMPLE", ", ok", Some(false)),
+        ("jo@example.com", "pany.org,", Some(true)),
+        ("The key", "AKIAIOSFODNN7EXAMPLE", None),
+        ("The key", "AKIAIOSFODNN7EXAMPLE ok", Some(false)),
+        ("see you", " at noon", Some(false)),
+        ("see you", "", None),
+    ] {
+        assert_eq!(joins(text, "", next), joined, "{text}|{next}");
+        let (text, rest) = text.split_at(text.len() - 3);
+        assert_eq!(joins(text, rest, next), joined, "{text}{rest}|{next}");
+    }
+}
+
+#[test]
+fn texts_of_a_stream_are_searched_each_by_itself_and_as_one() {
+    let mask = every_detector();
+    for (texts, masked) in [
+        (
+            ["The key", "AKIAIOSFODNN7EXAMPLE"],
+            "The key[REDACTED:aws_key]",
+        ),
+        (["AKIAIOSFODNN7EXAMPLE", "Done"], "[REDACTED:aws_key]Done"),
+        (["AKIAIOSF", "ODNN7EXAMPLE ok"], "[REDACTED:aws_key] ok"),
+        (["a@b.co", "m@x.org"], "[REDACTED:email]"),
+        (["id 7", "4111111111111111 ok"], "id 7[REDACTED:card] ok"),
+    ] {
+        let mut stream = mask.stream();
+        let mut out = stream.push(texts[0]);
+        stream.end_text();
+        out += &stream.push(texts[1]);
+        out += &stream.finish();
+        assert_eq!(out, masked, "{texts:?}");
+    }
 }
 
 #[test]

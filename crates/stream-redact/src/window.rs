@@ -30,6 +30,22 @@ impl<'t> MaskWindow<'t> {
         }
     }
 
+    /// Returns the window without the text before an offset, as if the text began there.
+    pub(super) fn starting_at(self, at: usize) -> Self {
+        let before = at.saturating_sub(self.base);
+        let text = self.text.get(before..).unwrap_or_default();
+        Self {
+            text,
+            base: self.base + before,
+            ..self
+        }
+    }
+
+    /// Returns the window up to an offset, as if the text ended there.
+    pub(super) fn up_to(self, at: usize) -> Self {
+        Self::new(self.text(self.base..at), self.base, true)
+    }
+
     /// Returns the offset at which the window begins.
     pub(super) fn base(self) -> usize {
         self.base

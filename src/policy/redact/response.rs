@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, hash_map::Entry};
 
-use stream_redact::Masker;
+use stream_redact::{Masker, NextText};
 
 use super::{
     json_position::JsonPosition,
@@ -129,13 +129,18 @@ impl ResponsePolicy for ResponseRedactor {
         self.channels.values().map(MaskedChannel::held).sum()
     }
 
-    fn joins_text(&self, next: &str) -> bool {
+    fn joins_text(&self, rest: &str, next: NextText<'_>) -> Option<bool> {
         let channel = TextChannel {
             candidate: 0,
             stream: TextStream::Speech,
         };
-        let text = self.channels.get(&channel);
-        text.is_some_and(|text| text.masker.joins(next))
+        if !self.searches(&channel.stream) {
+            return Some(false);
+        }
+        match self.channels.get(&channel) {
+            Some(text) => text.masker.joins(rest, next),
+            None => self.redact.mask.stream().joins(rest, next),
+        }
     }
 
     fn end(&mut self) -> Result<Option<(ResponseDocument, HookOutput)>, DialectError> {
@@ -171,13 +176,29 @@ impl ResponseTextEditor for ResponseRedactor {
         (edited != text).then_some(edited)
     }
 
-    fn edit_alone(&self, stream: &TextStream, text: &str) -> Option<String> {
-        if !self.searches(stream) {
-            return None;
+    fn edit_joined(&mut self, channel: &TextChannel, texts: &mut [String]) -> bool {
+        if self.channels.contains_key(channel) {
+            return false;
         }
-        let mut masked = MaskedChannel::new(&self.redact, self.format, stream);
-        let edited = masked.mask(text, TextRest::None);
-        (edited != text).then_some(edited)
+        let (redact, found) = (&self.redact, &mut self.found);
+        if redact.redact_joined(RedactionScope::Answer, texts, found)
+            && let Some(position) =
+                &mut MaskedChannel::new(redact, self.format, &channel.stream).json
+        {
+            for text in texts.iter_mut() {
+                *text = position.quote_labels(text);
+            }
+            if let Some(last) = texts.last_mut() {
+                last.push_str(&position.finish());
+            }
+        }
+        true
+    }
+
+    fn end_text(&mut self, channel: &TextChannel) {
+        if let Some(text) = self.channels.get_mut(channel) {
+            text.masker.end_text();
+        }
     }
 
     fn edit(&mut self, kind: TextKind, text: &str) -> Option<String> {

@@ -8,6 +8,8 @@ use std::{
     sync::Arc,
 };
 
+use stream_redact::NextText;
+
 use super::refusal::{Filtered, Refusal};
 use crate::{
     dialect::{
@@ -123,9 +125,11 @@ impl<'a> ResponseFilter<'a> {
         self.first_policies.held_bytes() + self.second_policies.held_bytes()
     }
 
-    /// Returns whether what policies hold back and the text behind it may hold a secret together.
-    pub fn joins_text(&self, next: &str) -> bool {
-        self.first_policies.join_text(next) || self.second_policies.join_text(next)
+    /// Returns whether policies find a secret that the text so far, with `rest` behind it, and the
+    /// text behind that have together; `None` if text to come decides it.
+    pub fn joins_text(&self, rest: &str, next: NextText<'_>) -> Option<bool> {
+        let first = self.first_policies.join_text(rest, next)?;
+        Some(first || self.second_policies.join_text(rest, next)?)
     }
 
     /// Returns whether a call in the response may be denied.

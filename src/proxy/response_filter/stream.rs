@@ -57,7 +57,7 @@ async fn filter_chunks(
                 output.flush().await;
             }
             match chunk.transpose().map_err(unreadable_response)? {
-                Some(chunk) => ends.push(chunk, &buffer.filter)?,
+                Some(chunk) => ends.push(chunk),
                 // What is collected is no text.
                 None => ends.end(),
             }
@@ -94,7 +94,7 @@ async fn filter_ready(
     ends: &mut TextEnds,
     output: &mut Output,
 ) -> Result<ControlFlow<Refusal>, ApiError> {
-    while let Some(chunk) = ends.pop() {
+    while let Some(chunk) = ends.pop(&buffer.filter)? {
         if let Break(refusal) = release_in_front(turn, buffer, &chunk, output).await? {
             return Ok(Break(refusal));
         }

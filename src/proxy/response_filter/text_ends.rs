@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 
+use stream_redact::NextText;
+
 use super::filter::ResponseFilter;
 use crate::{
     dialect::{ResponseDocument, TextEnd},
@@ -10,70 +12,27 @@ use crate::{
     proxy::reply::unreadable_response,
 };
 
-/// Maximum number of chunks that wait.
+/// Maximum number of chunks that wait behind the end of a text.
 const MAX_WAITING_CHUNKS: usize = 32;
 
 /// Chunks in front of the filter.
 #[derive(Debug, Default)]
 pub struct TextEnds {
     chunks: VecDeque<ResponseDocument>,
-    /// Number of the last of `chunks` that wait for the next text.
-    waiting: usize,
+    /// True if no text behind the chunks continues theirs.
+    is_closed: bool,
 }
 
 impl TextEnds {
-    /// Adds the next chunk. It decides whether the text of those that wait ends with them, or goes
-    /// on so that policies search both as one.
-    pub fn push(
-        &mut self,
-        chunk: ResponseDocument,
-        filter: &ResponseFilter<'_>,
-    ) -> Result<(), ApiError> {
-        if self.waiting == 0 && !may_end_text(&chunk) {
-            self.chunks.push_back(chunk);
-            return Ok(());
-        }
-        let text = text_of(&chunk);
-        if self.waiting > 0 && !text.is_empty() {
-            let has_unfiltered = self.chunks.iter().any(|chunk| !text_of(chunk).is_empty());
-            if has_unfiltered || filter.joins_text(&text) {
-                self.chunks
-                    .iter_mut()
-                    .for_each(ResponseDocument::continue_text);
-            }
-        }
-        let is_behind = self.waiting > 0 && self.is_between(&chunk)?;
-        if !is_behind {
-            self.end_candidates(Some(&chunk));
-            self.waiting = 0;
-        }
-        let waits = is_behind || may_end_text(&chunk) && is_held(&chunk, filter);
-        self.waiting = if waits { self.waiting + 1 } else { 0 };
+    /// Adds the next chunk.
+    pub fn push(&mut self, chunk: ResponseDocument) {
+        self.is_closed = false;
         self.chunks.push_back(chunk);
-        Ok(())
     }
 
     /// Ends the text of the chunks that wait.
     pub fn end(&mut self) {
-        self.end_candidates(None);
-        self.waiting = 0;
-    }
-
-    /// Returns whether a text behind a chunk may continue that of the chunks that wait.
-    fn is_between(&self, chunk: &ResponseDocument) -> Result<bool, ApiError> {
-        let is_text_end = |chunk: &ResponseDocument| chunk.text_end() == TextEnd::Possible;
-        let is_between = if self.chunks.iter().any(is_text_end) {
-            chunk.is_between_texts()
-        } else {
-            let has_error = chunk.has_error();
-            has_error.map(|has_error| !has_error && !chunk.has_filled_part())
-        };
-        Ok(is_between.map_err(unreadable_response)? && self.waiting < MAX_WAITING_CHUNKS)
-    }
-
-    fn end_candidates(&mut self, next: Option<&ResponseDocument>) {
-        let chunks = self.chunks.iter_mut();
-        chunks.for_each(|chunk| chunk.end_candidates(next));
+        self.is_closed = true;
     }
 
     /// Returns whether no chunk is left.
@@ -81,10 +40,73 @@ impl TextEnds {
         self.chunks.is_empty()
     }
 
-    /// Returns the next chunk that does not wait.
-    pub fn pop(&mut self) -> Option<ResponseDocument> {
-        let is_ready = self.chunks.len() > self.waiting;
-        is_ready.then(|| self.chunks.pop_front()).flatten()
+    /// Returns the next chunk; `None` if it waits. If a secret may begin in the text that ends with
+    /// it and end in the next text, policies search both as one.
+    pub fn pop(
+        &mut self,
+        filter: &ResponseFilter<'_>,
+    ) -> Result<Option<ResponseDocument>, ApiError> {
+        let Some(mut chunk) = self.chunks.pop_front() else {
+            return Ok(None);
+        };
+        if !may_end_text(&chunk) || !is_held(&chunk, filter) {
+            return Ok(Some(chunk));
+        }
+        let is_decided = if chunk.text_end() == TextEnd::Possible {
+            let joins = self.joins_text(&chunk, filter)?;
+            if joins == Some(true) {
+                chunk.join_text();
+            }
+            joins.is_some()
+        } else {
+            self.end_candidates(&mut chunk)?
+        };
+        if !is_decided {
+            self.chunks.push_front(chunk);
+            return Ok(None);
+        }
+        Ok(Some(chunk))
+    }
+
+    /// Returns whether policies search the text that ends with a chunk and the next one as one;
+    /// `None` if a later chunk decides it.
+    fn joins_text(
+        &self,
+        chunk: &ResponseDocument,
+        filter: &ResponseFilter<'_>,
+    ) -> Result<Option<bool>, ApiError> {
+        let (mut text, mut is_complete) = (String::new(), self.is_closed);
+        for next in &self.chunks {
+            text.extend(next.plain_texts());
+            if !next.continues_texts().map_err(unreadable_response)? {
+                is_complete = true;
+                break;
+            }
+        }
+        let is_full = self.chunks.len() >= MAX_WAITING_CHUNKS;
+        if text.is_empty() {
+            return Ok((is_complete || is_full).then_some(false));
+        }
+        let text = &text;
+        let joins = filter.joins_text(&text_of(chunk), NextText { text, is_complete });
+        Ok(joins.or(is_full.then_some(true)))
+    }
+
+    /// Ends the candidates of a chunk, unless the next one with a text continues them. Returns
+    /// false if a later chunk decides it.
+    fn end_candidates(&self, chunk: &mut ResponseDocument) -> Result<bool, ApiError> {
+        let mut next = None;
+        for behind in &self.chunks {
+            if behind.has_filled_part() || behind.has_error().map_err(unreadable_response)? {
+                next = Some(behind);
+                break;
+            }
+        }
+        if next.is_none() && !self.is_closed && self.chunks.len() < MAX_WAITING_CHUNKS {
+            return Ok(false);
+        }
+        chunk.end_candidates(next);
+        Ok(true)
     }
 }
 
@@ -102,7 +124,7 @@ fn may_end_text(chunk: &ResponseDocument) -> bool {
 fn is_held(chunk: &ResponseDocument, filter: &ResponseFilter<'_>) -> bool {
     let has_text = match chunk.text_end() {
         TextEnd::Possible => !text_of(chunk).is_empty(),
-        TextEnd::None | TextEnd::Certain => chunk.has_filled_part(),
+        TextEnd::None | TextEnd::Joined | TextEnd::Certain => chunk.has_filled_part(),
     };
     filter.held_bytes() > 0 || has_text && filter.has_policies()
 }

@@ -5,6 +5,7 @@ mod arguments;
 mod requests;
 mod responses;
 mod results;
+mod text_edges;
 
 use axum::response::Response;
 use serde_json::{Value, json};

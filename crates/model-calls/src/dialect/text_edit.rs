@@ -29,11 +29,14 @@ pub trait ResponseTextEditor {
     /// hold the end of a text back until the next piece.
     fn edit_piece(&mut self, channel: &TextChannel, text: &str, rest: TextRest) -> Option<String>;
 
-    /// Returns the replacement that a whole text has without the texts around it, if it has one.
-    /// Nothing is noted of it, because the result may be discarded.
-    fn edit_alone(&self, _stream: &TextStream, _text: &str) -> Option<String> {
-        None
+    /// Edits the complete texts of a channel, which an agent may read as one. Returns false if the
+    /// first of them has begun before, so that all are its next pieces.
+    fn edit_joined(&mut self, _channel: &TextChannel, _texts: &mut [String]) -> bool {
+        false
     }
+
+    /// Notes that a text of a channel ends, but that an agent may read it and the next one as one.
+    fn end_text(&mut self, _channel: &TextChannel) {}
 
     /// Returns the replacement of a complete text, if it has one.
     fn edit(&mut self, kind: TextKind, text: &str) -> Option<String>;
@@ -68,8 +71,10 @@ pub enum TextEnd {
     /// No text ends with the chunk.
     #[default]
     None,
-    /// A text ends, unless the next chunk with a text continues it.
+    /// A text ends. Until it is known what follows, a secret may begin in it and end in the next.
     Possible,
+    /// A text ends, but a secret may begin in it and end in the next.
+    Joined,
     /// A text ends with the chunk, whatever follows.
     Certain,
 }

@@ -1,6 +1,6 @@
 //! Properties of masks, tested against a reference implementation.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use proptest::{prelude::*, sample::Index};
 use regex::Regex;
@@ -12,7 +12,7 @@ use super::{
     samples::{JWT, secrets},
     shown,
 };
-use crate::{Mask, Style};
+use crate::{Mask, NextText, Style};
 
 /// Pushes pieces, and compares the output with the reference implementation after each.
 #[track_caller]
@@ -215,6 +215,64 @@ fn chunks_are_masked_like_the_whole_and_held_as_short_as_possible() {
     proptest!(ProptestConfig::with_cases(150), |(text in any_text(), cuts in any_splits())| {
         check(&mask, &split(&text, &positions(&text, &cuts)));
         check(&small, &split(&text, &positions(&text, &cuts)));
+    });
+}
+
+/// Masks texts of a stream that are cut at positions of the first and last one.
+fn masked_stream(mask: &Mask, texts: &[String], cuts: &[Index]) -> (String, Vec<Arc<str>>) {
+    let (mut stream, mut out) = (mask.stream(), String::new());
+    for text in texts {
+        for piece in split(text, &positions(text, cuts)) {
+            out += &stream.push(piece);
+            assert!(stream.held() < mask.rules.limit);
+        }
+        stream.end_text();
+    }
+    out += &stream.finish();
+    (out, stream.found())
+}
+
+#[test]
+fn texts_of_a_stream_are_masked_like_those_that_are_whole() {
+    let detectors = every_detector();
+    let patterns = [("z", "[a-z]+!"), ("w", r"\bat\b|c$|\Bon")];
+    let masks = [80, 8192].map(|limit| {
+        Mask::holding(limit, &pattern_names(&detectors), &patterns, &Style::Label).unwrap()
+    });
+    let texts = prop::collection::vec(any_text(), 1..5);
+    proptest!(ProptestConfig::with_cases(300), |(texts in texts, cuts in any_splits())| {
+        let parts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        for mask in &masks {
+            let whole = mask.mask_parts(&parts);
+            let (out, found) = masked_stream(mask, &texts, &cuts);
+            let expected = whole.as_ref().map_or_else(|| texts.concat(), |whole| whole.texts.concat());
+            prop_assert_eq!(out, expected, "{:?}", texts);
+            prop_assert_eq!(found, whole.map(|whole| whole.detectors).unwrap_or_default());
+        }
+    });
+}
+
+/// If no secret is in two texts, each of them may end in front of the next.
+#[test]
+fn texts_that_no_secret_joins_are_masked_alone() {
+    let mask = every_detector();
+    let texts = (any_text(), any_text(), any::<bool>());
+    proptest!(ProptestConfig::with_cases(300), |((text, next, is_complete) in texts, cuts in any_splits())| {
+        let (mut stream, mut out) = (mask.stream(), String::new());
+        for piece in split(&text, &positions(&text, &cuts)) {
+            out += &stream.push(piece);
+        }
+        let joins = stream.joins("", NextText { text: &next, is_complete });
+        prop_assert!(joins.is_some() || !is_complete);
+        if joins != Some(false) {
+            return Ok(());
+        }
+        out += &stream.finish();
+        out += &stream.push(&next);
+        out += &stream.finish();
+        let whole = mask.mask_parts(&[&text, &next]);
+        let expected = whole.map_or_else(|| text + &next, |whole| whole.texts.concat());
+        prop_assert_eq!(out, expected);
     });
 }
 

@@ -407,22 +407,16 @@ async fn a_match_in_a_piece_of_a_clean_text_denies_nothing() {
         chunk(&text_candidate(url[0], &json!({}))),
         chunk(&text_candidate(url[1], &stop)),
     ];
-    let number = json!([{ "text": "The part is PN" }, { "text": "078-05-1120. a" }]);
-    let whole = chunk(&candidate(&number, &stop));
-    let config = "policies: [{ policy: redact, detect: [email, us_ssn], action: deny }]\n";
+    let config = "policies: [{ policy: redact, detect: [email], action: deny }]\n";
 
     let upstream = Upstream::with(move |_| sse_response(&chunks)).await;
     let gateway = TestGateway::start(&upstream, config).await;
     let streamed = gateway.agent().stream(MODEL, &prompt("go")).await;
-    let upstream = Upstream::answering(&whole).await;
-    let gateway = TestGateway::start(&upstream, config).await;
-    let received = gateway.agent().generate(MODEL, &prompt("go")).await;
 
     let parts = streamed.events().into_iter();
     let parts = parts.map(|event| event["candidates"][0]["content"]["parts"][0].clone());
     let texts = parts.filter_map(|part| Some(part["text"].as_str()?.to_owned()));
     assert_eq!(texts.collect::<String>(), url.concat());
-    assert_eq!(received.json(), whole);
 }
 
 #[tokio::test]

@@ -332,10 +332,15 @@ impl MessageWriter {
     fn write_rest(&mut self, parts: Option<PartQueue>, is_own: bool) -> Result<()> {
         let parts = parts.map(PartQueue::into_rest).unwrap_or_default();
         let has_blocks = is_own && parts.iter().any(|part| !part.has(TEXT));
-        for part in &parts {
+        for (number, part) in parts.iter().enumerate() {
             match part.string(TEXT)? {
                 Some(text) if is_thought(part)? => self.blocks.write_thought(&text)?,
-                Some(text) if !has_blocks => self.blocks.write_text(&text)?,
+                Some(text) if !has_blocks => {
+                    if is_own && number > 0 {
+                        self.blocks.close_synthetic()?;
+                    }
+                    self.blocks.write_text(&text)?;
+                }
                 Some(_) | None => (),
             }
         }
@@ -343,9 +348,12 @@ impl MessageWriter {
             return Ok(());
         }
         self.has_calls |= parts.iter().any(|part| part.has(FUNCTION_CALL));
-        for block in create_blocks(&parts)? {
+        for (number, block) in create_blocks(&parts)?.into_iter().enumerate() {
             let block = Document::from_checked(block)?;
             if type_of(&block)? == "text" {
+                if number > 0 {
+                    self.blocks.close_synthetic()?;
+                }
                 let text = block.string(TEXT)?.unwrap_or_default();
                 self.blocks.write_text(&text)?;
             } else {

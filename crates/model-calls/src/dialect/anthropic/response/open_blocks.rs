@@ -286,7 +286,7 @@ impl OpenBlocks {
     }
 
     /// Closes the synthetic block.
-    fn close_synthetic(&mut self) -> Result<()> {
+    pub fn close_synthetic(&mut self) -> Result<()> {
         if let Some(position) = self.blocks.iter().position(|block| block.input.is_none()) {
             let block = self.blocks.remove(position);
             MessageEvent::block_stop(block.output)?.write(&mut self.out);

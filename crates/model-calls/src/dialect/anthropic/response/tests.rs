@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::dialect::{
     CallDecision, ReadChunks, ResponseDocument, ResponseTextEditor, TextChannel, TextEnd, TextKind,
-    TextRest, TextStream, WriteChunks,
+    TextRest, WriteChunks,
 };
 
 /// Returns the data of events as the API sends them.

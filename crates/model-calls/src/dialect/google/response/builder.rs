@@ -77,22 +77,25 @@ impl ResponseDocument {
         self.text_end
     }
 
-    /// Notes that a later chunk continues the text that may end with this one.
-    pub fn continue_text(&mut self) {
+    /// Notes that a secret may begin in the text that ends with this chunk, and end in the next.
+    pub fn join_text(&mut self) {
         if self.text_end == TextEnd::Possible {
-            self.text_end = TextEnd::None;
+            self.text_end = TextEnd::Joined;
         }
     }
 
-    /// Returns whether a text behind it may continue one in front of it: it holds no text, no
-    /// call and no end.
-    pub fn is_between_texts(&self) -> Result<bool> {
+    /// Returns whether texts in front of it and behind it may be one: it holds no thought, no call
+    /// and no end.
+    pub fn continues_texts(&self) -> Result<bool> {
         let mut parts = self.candidates.iter().flat_map(CandidateDocument::parts);
-        let has_text = |part: &Part| part.text.as_ref().is_some_and(|text| !text.is_empty());
+        let is_thought = |part: &Part| {
+            part.is_thought && part.text.as_ref().is_some_and(|text| !text.is_empty())
+        };
+        let has_thought = self.is_text() && self.plain_texts().next().is_none();
         let is_end = self.text_end == TextEnd::Certain || self.has_finish_reason();
-        Ok(!self.is_text()
-            && !is_end
-            && !parts.any(has_text)
+        Ok(!is_end
+            && !has_thought
+            && !parts.any(is_thought)
             && self.calls()?.is_empty()
             && !self.has_error()?)
     }

@@ -18,11 +18,12 @@ use crate::dialect::{
             text::{CANDIDATE_FIELDS, CONTENT_FIELDS, RESPONSE_FIELDS},
         },
     },
+    text_edit::TextEnd,
 };
 
 impl ResponseDocument {
-    /// Merges the chunks of a stream into one response: parts and labels in order, neighbouring
-    /// texts joined, every other field as in the last chunk. Values that a later chunk replaces are
+    /// Merges the chunks of a stream into one response: parts and labels in order, the pieces of a
+    /// text joined, every other field as in the last chunk. Values that a later chunk replaces are
     /// labels, so that hooks and policies see them.
     ///
     /// # Errors
@@ -39,6 +40,7 @@ impl ResponseDocument {
             let chunk_end = chunk.wire.take().or_else(|| chunk.merged_end.take());
             end = chunk_end.unwrap_or_default();
             labels.append(&mut take_labels(&mut chunk.document)?);
+            let ends_text = chunk.text_end() != TextEnd::None;
             let mut replaced = Vec::new();
             for candidate in std::mem::take(&mut chunk.candidates) {
                 match candidates.entry(candidate.index) {
@@ -47,6 +49,9 @@ impl ResponseDocument {
                         replaced.append(&mut known.get_mut().append(candidate));
                     }
                 }
+            }
+            if ends_text && let Some(first) = candidates.get_mut(&0) {
+                first.texts.push(Vec::new());
             }
             replaced.append(&mut response.append(&chunk.document));
             if let Some(next) = &chunk.envelope {
@@ -88,7 +93,8 @@ impl ResponseDocument {
 /// Merges the chunks of one candidate.
 struct ChunkMerger {
     candidate: CandidateDocument,
-    parts: Vec<Part>,
+    /// Parts up to the end of each text, with what is in front of it.
+    texts: Vec<Vec<Part>>,
     fields: MergedFields,
     content_fields: MergedFields,
 }
@@ -105,7 +111,7 @@ impl ChunkMerger {
         }
         Self {
             candidate,
-            parts,
+            texts: vec![parts],
             fields,
             content_fields,
         }
@@ -116,7 +122,10 @@ impl ChunkMerger {
         let mut replaced = self.fields.append(&next.document);
         if let Some(mut content) = next.content {
             replaced.append(&mut self.content_fields.append(&content.document));
-            self.parts.append(&mut content.parts);
+            match self.texts.last_mut() {
+                Some(parts) => parts.append(&mut content.parts),
+                None => self.texts.push(std::mem::take(&mut content.parts)),
+            }
             if self.candidate.content.is_none() {
                 self.candidate.content = Some(content);
             }
@@ -128,7 +137,8 @@ impl ChunkMerger {
         self.fields.write(&mut self.candidate.document);
         if let Some(content) = &mut self.candidate.content {
             self.content_fields.write(&mut content.document);
-            let runs = self.parts.chunk_by(Part::can_join);
+            let runs = self.texts.iter();
+            let runs = runs.flat_map(|parts| parts.chunk_by(Part::can_join));
             let parts = runs.map(|run| match run {
                 [first, _, ..] => {
                     let texts = run.iter().filter_map(|part| part.text.as_deref());
@@ -248,6 +258,27 @@ mod tests {
                 r#"{"candidates":[{"index":0,"finishReason":"STOP"}]}"#,
             ],
             r#"{"usageMetadata":{"n":2},"candidates":[{"content":{"parts":[{"text":"a"}]},"index":0,"finishReason":"STOP"},{"index":1,"content":{"parts":[{"text":"xy"},{"text":"t","thought":true}]},"finishReason":"STOP"}]}"#,
+        );
+    }
+
+    #[test]
+    fn texts_that_end_are_not_joined() {
+        let chunk = |text: &str, end: TextEnd| {
+            let chunk = format!(r#"{{"candidates":[{{"content":{{"parts":[{text}]}}}}]}}"#);
+            let chunk = ResponseDocument::parse(chunk.into()).unwrap();
+            chunk.with_text_end(end)
+        };
+        let chunks = vec![
+            chunk(r#"{"text":"a"}"#, TextEnd::None),
+            chunk(r#"{"text":"b"}"#, TextEnd::Possible),
+            chunk("", TextEnd::Possible),
+            chunk(r#"{"text":"c"}"#, TextEnd::Certain),
+            chunk(r#"{"text":"d"}"#, TextEnd::None),
+        ];
+        let merged = ResponseDocument::merge(chunks).unwrap();
+        assert_eq!(
+            merged.to_bytes(),
+            r#"{"candidates":[{"content":{"parts":[{"text":"ab"},{"text":"c"},{"text":"d"}]}}]}"#
         );
     }
 

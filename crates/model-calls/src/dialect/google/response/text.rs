@@ -1,8 +1,6 @@
 //! Edits of every text in a response. Texts that arrive in pieces are edited by channel,
 //! others one by one.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
 use crate::dialect::{
@@ -84,7 +82,7 @@ impl ResponseDocument {
         self.make_parsed()?;
         // Nothing of a text that ends may be held back.
         let rest_of_first = match self.text_end() {
-            TextEnd::None => rest,
+            TextEnd::None | TextEnd::Joined => rest,
             TextEnd::Possible | TextEnd::Certain => TextRest::None,
         };
         for candidate in &mut self.candidates {
@@ -94,6 +92,12 @@ impl ResponseDocument {
                 rest
             };
             candidate.edit_texts(editor, rest)?;
+        }
+        if self.text_end() == TextEnd::Joined {
+            editor.end_text(&TextChannel {
+                candidate: 0,
+                stream: TextStream::Speech,
+            });
         }
         self.update_candidates()?;
         if rest == TextRest::None
@@ -210,15 +214,9 @@ impl CandidateEditor<'_> {
         if self.rest == TextRest::MayFollow {
             self.edit_texts(parts)?;
         } else {
-            let separate = [parts.clone(), self.edited_alone(parts)?];
-            self.edit_texts(parts)?;
+            self.edit_last_texts(parts, TextStream::Speech)?;
+            self.edit_last_texts(parts, TextStream::Thought)?;
             self.release_held_back(parts)?;
-            // If no match is in two texts, none of them loses its end to the next.
-            let joined = joined_texts(parts);
-            let same = |separate: &Vec<Part>| joined_texts(separate) == joined;
-            if let Some(separate) = separate.into_iter().find(same) {
-                *parts = separate;
-            }
         }
         self.is_edited |= parts.iter().any(|part| part.document.is_edited());
         Ok(())
@@ -237,14 +235,29 @@ impl CandidateEditor<'_> {
         Ok(())
     }
 
-    /// Returns the parts with each text edited by itself.
-    fn edited_alone(&self, parts: &[Part]) -> Result<Vec<Part>> {
-        let parts = parts.iter().map(|part| {
-            let text = part.text.as_deref();
-            let new = text.and_then(|text| self.editor.edit_alone(&stream_of(part), text));
-            new.map_or_else(|| Ok(part.clone()), |text| part.with_text(&text))
-        });
-        parts.collect()
+    /// Edits the last texts of a stream.
+    fn edit_last_texts(&mut self, parts: &mut [Part], stream: TextStream) -> Result<()> {
+        let of_stream = |part: &&mut Part| part.text.is_some() && stream_of(part) == stream;
+        let mut parts: Vec<&mut Part> = parts.iter_mut().filter(of_stream).collect();
+        let texts = parts.iter().filter_map(|part| part.text.clone());
+        let mut texts: Vec<String> = texts.collect();
+        if texts.is_empty() {
+            return Ok(());
+        }
+        let channel = self.channel(stream);
+        if !self.editor.edit_joined(&channel, &mut texts) {
+            for text in &mut texts {
+                if let Some(new) = self.editor.edit_piece(&channel, text, TextRest::MayFollow) {
+                    *text = new;
+                }
+            }
+        }
+        for (part, text) in parts.iter_mut().zip(texts) {
+            if part.text.as_ref() != Some(&text) {
+                **part = part.with_text(&text)?;
+            }
+        }
+        Ok(())
     }
 
     /// Appends held-back text to the last part of its channel, or inserts it in front of all
@@ -320,18 +333,9 @@ pub fn stream_of(part: &Part) -> TextStream {
     }
 }
 
-/// Returns all text of each stream.
-fn joined_texts(parts: &[Part]) -> BTreeMap<TextStream, String> {
-    let mut joined = BTreeMap::new();
-    for part in parts {
-        let text: &mut String = joined.entry(stream_of(part)).or_default();
-        text.push_str(part.text.as_deref().unwrap_or_default());
-    }
-    joined
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
 
     use super::*;
 

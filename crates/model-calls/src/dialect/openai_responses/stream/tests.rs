@@ -16,7 +16,7 @@ use super::*;
 use crate::dialect::{
     api_dialect::{ReadChunks, WriteChunks},
     google::{CallDecision, ResponseDocument},
-    text_edit::{ResponseTextEditor, TextChannel, TextKind, TextRest, TextStream},
+    text_edit::{ResponseTextEditor, TextChannel, TextKind, TextRest},
 };
 
 #[test]

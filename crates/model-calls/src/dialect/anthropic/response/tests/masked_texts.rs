@@ -22,10 +22,6 @@ impl ResponseTextEditor for Masker {
         Some(whole)
     }
 
-    fn edit_alone(&self, _stream: &TextStream, text: &str) -> Option<String> {
-        Some(text.replace("secret", "#"))
-    }
-
     fn edit(&mut self, _kind: TextKind, text: &str) -> Option<String> {
         text.contains("secret").then(|| text.replace("secret", "#"))
     }

@@ -319,10 +319,6 @@ impl ResponseTextEditor for Masking {
         Some(text.replace("secret", "[x]").replace('s', "*"))
     }
 
-    fn edit_alone(&self, _stream: &TextStream, text: &str) -> Option<String> {
-        Some(text.replace("secret", "[x]").replace('s', "*"))
-    }
-
     fn edit(&mut self, _kind: TextKind, text: &str) -> Option<String> {
         text.contains('s').then(|| text.replace('s', "*"))
     }

@@ -1,0 +1,210 @@
+//! Secrets at the edges of the texts of an answer, and over them.
+
+use serde_json::{Value, json};
+
+use super::{KEY, MASK};
+use crate::{
+    families::family::{Family, Part, Turn, events},
+    harness::{Answer, Upstream, respond},
+};
+
+/// Two texts, a secret in them, and what is sent of them.
+const PAIRS: &[([&str; 2], &str, [&str; 2])] = &[
+    (
+        ["The key is AKIAIOSFODNN7EXAMPLE", "Anything else?"],
+        KEY,
+        ["The key is [REDACTED:aws_key]", "Anything else?"],
+    ),
+    (
+        ["The key", "AKIAIOSFODNN7EXAMPLE, ok"],
+        KEY,
+        ["The key", "[REDACTED:aws_key], ok"],
+    ),
+    (["The key", KEY], KEY, ["The key", "[REDACTED:aws_key]"]),
+    (
+        ["I found it.", "4111 1111 1111 1111 is the card"],
+        "4111",
+        ["I found it.", "[REDACTED:card] is the card"],
+    ),
+    (
+        ["Mail jane.doe@example.com", "Done"],
+        "jane.doe",
+        ["Mail [REDACTED:email]", "Done"],
+    ),
+    (
+        ["SSN: 078-05-1120", "2 more follow"],
+        "078-05",
+        ["SSN: [REDACTED:us_ssn]", "2 more follow"],
+    ),
+    (
+        ["IBAN DE89 3704 0044 0532 0130 00", "Done"],
+        "DE89",
+        ["IBAN [REDACTED:iban]", "Done"],
+    ),
+    (["see you", " at noon"], KEY, ["see you", " at noon"]),
+];
+
+/// A text in pieces of so many bytes.
+fn cut(text: &str, size: usize) -> Part {
+    let pieces = text.as_bytes().chunks(size);
+    let pieces: Vec<&str> = pieces
+        .map(|piece| std::str::from_utf8(piece).unwrap())
+        .collect();
+    Part::text(&pieces)
+}
+
+/// The texts of the blocks of a message, or of the items of a response.
+fn texts_of(family: Family, is_stream: bool, answer: &Answer) -> Vec<String> {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let events = || -> Vec<Value> {
+        let data = events(answer).into_iter();
+        data.map(|(_, data)| serde_json::from_str(&data).unwrap())
+            .collect()
+    };
+    match (family, is_stream) {
+        (Family::Anthropic, false) => {
+            let blocks = answer.json()["content"].as_array().cloned().unwrap();
+            blocks.iter().map(|block| text(&block["text"])).collect()
+        }
+        (Family::Anthropic, true) => {
+            let mut texts: Vec<String> = Vec::new();
+            for event in events() {
+                match event["type"].as_str().unwrap() {
+                    "content_block_start" => texts.push(String::new()),
+                    "content_block_delta" => {
+                        let delta = text(&event["delta"]["text"]);
+                        texts.last_mut().unwrap().push_str(&delta);
+                    }
+                    _ => (),
+                }
+            }
+            texts
+        }
+        (_, false) => item_texts(&answer.json()),
+        (_, true) => item_texts(&events().last().unwrap()["response"]),
+    }
+}
+
+fn item_texts(response: &Value) -> Vec<String> {
+    let items = response["output"].as_array().unwrap().iter();
+    let blocks = items.flat_map(|item| item["content"].as_array().unwrap());
+    let texts = blocks.map(|block| block["text"].as_str().unwrap().to_owned());
+    texts.collect()
+}
+
+#[tokio::test]
+async fn a_secret_at_the_edge_of_a_text_is_masked_in_its_place() {
+    for family in [Family::Anthropic, Family::Responses] {
+        for mode in ["chunk", "buffered"] {
+            check_pairs(family, mode).await;
+        }
+    }
+}
+
+async fn check_pairs(family: Family, mode: &str) {
+    // Pieces of an answer that is no stream are joined.
+    let forms = [(false, 100), (true, 1), (true, 4), (true, 100)];
+    let answers = PAIRS.iter().flat_map(|(texts, ..)| {
+        let answer = |(_, size): (bool, usize)| texts.map(|text| cut(text, size)).to_vec();
+        forms.map(answer)
+    });
+    let upstream = family.upstream(answers.collect()).await;
+    let config = format!("after_model: {mode}\n{MASK}");
+    let gateway = family.gateway(&upstream, &config).await;
+    for (texts, secret, masked) in PAIRS {
+        for (is_stream, size) in forms {
+            let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
+
+            let case = format!("{family:?} {mode} {texts:?} in {size}: {}", answer.text());
+            assert_eq!(texts_of(family, is_stream, &answer), *masked, "{case}");
+            assert!(!answer.text().contains(secret), "{case}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_secret_at_the_edge_of_a_text_denies_the_answer() {
+    let config = "policies: [{ policy: redact, action: deny }]\n";
+    let parts = vec![
+        Part::text(&["The key is AKIAIOSFODNN7EXAMPLE"]),
+        Part::text(&["Anything else?"]),
+    ];
+    for family in [Family::Anthropic, Family::Responses] {
+        let upstream = family.upstream(vec![parts.clone()]).await;
+        let gateway = family.gateway(&upstream, config).await;
+        for is_stream in [false, true] {
+            let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
+
+            let body = answer.text();
+            assert!(!body.contains(KEY) && !body.contains("Anything"), "{body}");
+            assert!(body.contains("Not allowed here: aws_key."), "{body}");
+        }
+    }
+}
+
+/// Between the secret and the next text is a call, or the end of a thought.
+#[tokio::test]
+async fn a_secret_in_front_of_the_text_behind_another_part_is_masked() {
+    let text = || Part::text(&["The key is AKIAIOSFODNN7EXAMPLE"]);
+    let thought = |text: &str| Part::Thought(vec![text.to_owned()]);
+    for parts in [
+        vec![text(), Part::call("look", "x"), Part::text(&["Anything"])],
+        vec![thought(KEY), thought("Anything"), Part::text(&["ok"])],
+    ] {
+        let upstream = Family::Anthropic.upstream(vec![parts]).await;
+        let gateway = Family::Anthropic.gateway(&upstream, MASK).await;
+        for is_stream in [false, true] {
+            let answer = Family::Anthropic
+                .ask(&gateway, is_stream, &[Turn::User("hi")])
+                .await;
+
+            let body = answer.text();
+            assert!(!body.contains(KEY), "{body}");
+            assert!(body.contains("[REDACTED:aws_key]"), "{body}");
+            assert!(body.contains("Anything"), "{body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_secret_in_front_of_a_refusal_or_block_of_a_completion_is_masked() {
+    let text = format!("The key is {KEY}");
+    let blocks = [&*text, "No"].map(|text| json!({ "type": "text", "text": text }));
+    for (content, refusal) in [(json!(text), json!("No")), (json!(blocks), Value::Null)] {
+        let mut answer = Family::Chat.whole(&[Part::text(&["hi"])]);
+        answer["choices"][0]["message"]["content"] = content;
+        answer["choices"][0]["message"]["refusal"] = refusal;
+        let upstream = Upstream::answering(&answer).await;
+        let gateway = Family::Chat.gateway(&upstream, MASK).await;
+
+        let received = Family::Chat.ask(&gateway, false, &[Turn::User("hi")]).await;
+
+        let expected = answer.to_string().replace(KEY, "[REDACTED:aws_key]");
+        let expected: Value = serde_json::from_str(&expected).unwrap();
+        let message = |answer: &Value| answer["choices"][0]["message"].clone();
+        assert_eq!(message(&received.json()), message(&expected));
+    }
+}
+
+/// More chunks than may wait follow the end of the text, so that its end moves to the next text.
+#[tokio::test]
+async fn a_secret_behind_many_events_is_masked() {
+    let whole = Family::Anthropic.events(&[Part::text(&["The key"]), Part::text(&[KEY])]);
+    let stop = "event: content_block_stop";
+    let pings = "event: ping\ndata: {\"type\":\"ping\"}\n\n".repeat(30);
+    let body = whole.replacen(stop, &format!("{pings}{stop}"), 2);
+    let body = body.replace(
+        "event: content_block_delta",
+        &format!("{pings}event: content_block_delta"),
+    );
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", body.clone())).await;
+    let gateway = Family::Anthropic.gateway(&upstream, MASK).await;
+
+    let answer = Family::Anthropic
+        .ask(&gateway, true, &[Turn::User("hi")])
+        .await;
+
+    let texts = texts_of(Family::Anthropic, true, &answer);
+    assert_eq!(texts.concat(), "The key[REDACTED:aws_key]");
+}
