@@ -76,6 +76,7 @@ async fn find_session(
         caller: &caller.key,
         agent: &caller.agent,
         named: named.map(|name| (name.id.as_str(), name.source)),
+        continued: request.continued.as_deref(),
         role: turn.role,
         recorded: replay.and_then(|replay| replay.session.as_deref()),
     };
