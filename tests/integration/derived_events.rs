@@ -3,6 +3,7 @@
 mod answers;
 mod attacks;
 mod calls;
+mod disconnects;
 mod prompts;
 mod results;
 mod retries;
