@@ -81,6 +81,12 @@ impl FingerprintChain {
             .fingerprint(&("hidden", self.caller, own))
     }
 
+    /// Returns the own fingerprint of a text of the model.
+    pub(super) fn own_of_text(&self, text: &StreamHasher) -> Fingerprint {
+        let kind = (ItemKind::Text, true);
+        self.fingerprinter.fingerprint(&(kind, text.fingerprint()))
+    }
+
     /// Returns the fingerprint of a text that identifies its session; `None` for a
     /// short text.
     pub(super) fn unique_text(&self, text: &StreamHasher) -> Option<Fingerprint> {
