@@ -118,6 +118,7 @@ async fn process_request(sessions: &Sessions, body: &Bytes) -> Result<Cost, Box<
         caller: "caller",
         agent: "agent",
         named: None,
+        continued: None,
         role: CallRole::Main,
         recorded: None,
     };

@@ -139,6 +139,7 @@ async fn process_request(sessions: &Sessions, document: &Document) -> Outcome<Ma
         caller: "caller",
         agent: "agent",
         named: None,
+        continued: None,
         role: CallRole::Main,
         recorded: None,
     };

@@ -61,15 +61,17 @@ pub(super) fn check_owner(context: &RequestContext, call: &Call) -> Result<(), A
     Err(ApiError::new(ErrorReason::UnknownResponse, message))
 }
 
-/// Refuses references to responses that the caller is not known to have received.
+/// Refuses references to responses that the caller is not known to have received. Returns the id of
+/// the one that the request continues.
 pub(super) fn check(
     context: &RequestContext,
     body: &Document,
     document: &Document,
-) -> Result<(), ApiError> {
+) -> Result<Option<String>, ApiError> {
     if !context.records_responses {
-        return Ok(());
+        return Ok(None);
     }
+    let mut continued = None;
     let caller = context.identity.caller();
     let compaction = context.snapshot.config.coverage.compaction;
     for reference in context.dialect.request_references(body)? {
@@ -92,8 +94,11 @@ pub(super) fn check(
             );
             return Err(ApiError::new(ErrorReason::BadDocument, message));
         }
+        if let ContentReference::Response(id) = reference {
+            continued = Some(id);
+        }
     }
-    Ok(())
+    Ok(continued)
 }
 
 /// Refuses results of tools whose call, and so whose name, is not in the request, where

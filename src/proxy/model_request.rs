@@ -22,6 +22,8 @@ pub(super) struct ModelRequest {
     pub(super) document: Document,
     /// The body that the document was read from, if that has another form.
     pub(super) original: Option<Document>,
+    /// The id of the stored response that the request continues.
+    pub(super) continued: Option<String>,
     pub(super) expectation: ResponseExpectation,
     /// The session's name, if the agent gives one in path, header or body.
     pub(super) session_name: Option<SessionName>,

@@ -68,8 +68,8 @@ pub(super) async fn read_request(
     if let Some(cache) = dialect::cached_content(&opened.form)? {
         cache_owner::check(context, &cache)?;
     }
-    earlier_responses::check(context, body, &opened.form)?;
     let request = ModelRequest {
+        continued: earlier_responses::check(context, body, &opened.form)?,
         expectation: dialect::expected_response(&opened.form)?,
         document: opened.form,
         original: opened.original,
@@ -110,6 +110,7 @@ fn retrieval(context: &RequestContext, call: Call) -> Result<ModelRequest, ApiEr
         call,
         document: Document::empty(),
         original: None,
+        continued: None,
         expectation: ResponseExpectation::default(),
         session_name: context.session_name.clone(),
     })

@@ -4,7 +4,10 @@
 mod history_replay;
 mod tool_result;
 
-use std::ops::ControlFlow::{Break, Continue};
+use std::{
+    ops::ControlFlow::{Break, Continue},
+    time::{Duration, Instant},
+};
 
 use futures_util::{StreamExt, stream};
 use tokio::task::coop::consume_budget;
@@ -29,6 +32,9 @@ use crate::{
 /// Maximum number of `AfterTool` events in flight. Most requests bring one or two results; a
 /// history without a session may bring hundreds.
 const MAX_CONCURRENT_TOOL_EVENTS: usize = 8;
+
+/// Time between two saves while hooks decide about a long history.
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Finds the session, fires new events and replays earlier decisions. Breaks if hooks deny the
 /// request.
@@ -80,6 +86,7 @@ async fn find_session(
         caller: &caller.key,
         agent: &caller.agent,
         named: named.map(|name| (name.id.as_str(), name.source)),
+        continued: request.continued.as_deref(),
         role: turn.role,
         recorded: replay.and_then(|replay| replay.session.as_deref()),
     };
@@ -180,6 +187,7 @@ async fn fire_before_agent(
     } else {
         Vec::new()
     };
+    let mut saved_at = Instant::now();
     for (prompt, item) in prompts {
         consume_budget().await;
         let text = session.prompt_text(&prompt, history)?;
@@ -194,6 +202,7 @@ async fn fire_before_agent(
             note.stopped = note.stopped.take().or(denial.stopped);
         }
         turn.context.reserve_memory(text_bytes(session, &item))?;
+        save_progress(session, &mut saved_at).await;
     }
     // The turn of the last prompt is the current one, also behind tool results.
     let last = session.prompts().last();
@@ -322,7 +331,7 @@ async fn decide_results(
     let fired = stream::iter(events).map(|event| async move { turn.fire(event).await.verdict });
     let mut verdicts = fired.buffered(MAX_CONCURRENT_TOOL_EVENTS);
     let limit = turn.context.snapshot.config.limits.body;
-    let (mut added_bytes, mut stopped) = (0, None);
+    let (mut added_bytes, mut stopped, mut saved_at) = (0, None, Instant::now());
     for (in_last_step, item) in new {
         let Some(verdict) = verdicts.next().await else {
             break;
@@ -338,6 +347,16 @@ async fn decide_results(
         if *in_last_step {
             stopped = stop.or(stopped);
         }
+        save_progress(session, &mut saved_at).await;
     }
     Ok(stopped)
+}
+
+/// Saves the decisions so far once a second, since the agent may give up before hooks have decided
+/// about all items, and try again.
+async fn save_progress(session: &mut Session, saved_at: &mut Instant) {
+    if saved_at.elapsed() >= SAVE_INTERVAL {
+        session.save().await;
+        *saved_at = Instant::now();
+    }
 }

@@ -37,12 +37,9 @@ pub(super) async fn record_request(
     };
     if let Some(history) = History::read(&request.document)? {
         let caller = &turn.hook_context.caller.key;
-        let conversation = turn
-            .context
-            .snapshot
-            .sessions
-            .read(caller, &history)
-            .await?;
+        let sessions = &turn.context.snapshot.sessions;
+        let continued = request.continued.as_deref();
+        let conversation = sessions.read(caller, continued, &history).await?;
         let entry = TranscriptRequest {
             history: &history,
             conversation: &conversation,

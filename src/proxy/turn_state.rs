@@ -165,8 +165,7 @@ impl<'a> TurnState<'a> {
 
     /// Records a chunk that goes to the agent.
     pub(super) fn record_emitted(&mut self, chunk: &ResponseDocument) -> Result<(), DialectError> {
-        let session = self.session.as_deref();
-        let Some(session) = session.filter(|session| session.is_found_by_history()) else {
+        let Some(session) = self.session.as_deref() else {
             return Ok(());
         };
         let start = || session.response_fingerprinter();
@@ -207,8 +206,14 @@ impl<'a> TurnState<'a> {
     /// Saves what the agent was given before the last of it goes out, so that its next request
     /// finds the session. `by_model` is false if a hook's text replaces the model's response.
     pub(super) async fn finish_response(&mut self, by_model: bool) {
-        let fingerprinter = self.fingerprinter.take();
+        let mut fingerprinter = self.fingerprinter.take();
         self.write_counters();
+        if let Some(fingerprinter) = fingerprinter.as_mut().filter(|_| self.denied_rounds > 0)
+            && let Some((session, item)) = self.last_item()
+        {
+            let first = fingerprinter.first_item().iter();
+            session.note_mut(&item).hidden_before = first.map(|own| own.short()).collect();
+        }
         if let Some(session) = &mut self.session {
             let fingerprinter = fingerprinter.unwrap_or_else(|| session.response_fingerprinter());
             session.record_response(fingerprinter, by_model).await;

@@ -56,10 +56,10 @@ pub struct Prompt {
 
 impl Conversation {
     /// Returns a conversation without items.
-    pub(super) fn empty(fingerprinter: &Fingerprinter, caller: &str) -> Self {
+    pub(super) const fn empty(chain: FingerprintChain) -> Self {
         Self {
             items: Vec::new(),
-            chain: FingerprintChain::new(fingerprinter, caller),
+            chain,
         }
     }
 

@@ -10,7 +10,8 @@ use tokio::task::coop::consume_budget;
 
 use super::{
     conversation::{Conversation, Item},
-    fingerprint::{Fingerprint, Fingerprinter, StreamHasher},
+    fingerprint::{Fingerprint, StreamHasher},
+    fingerprint_chain::FingerprintChain,
 };
 use crate::{
     dialect::{DialectError, History, ItemKind, canonical_items},
@@ -60,18 +61,17 @@ impl PrefixCache {
 }
 
 impl ConversationCache {
-    /// Reads the conversation of a request. Yields to other tasks while it reads a
-    /// long history for the first time.
-    pub async fn read(
+    /// Reads the conversation of a request, which begins with `start`. Yields to other tasks while
+    /// it reads a long history for the first time.
+    pub(super) async fn read(
         &self,
-        fingerprinter: &Fingerprinter,
-        caller: &str,
+        start: FingerprintChain,
         history: &History,
     ) -> Result<Conversation, DialectError> {
         let contents = history.contents();
-        let hashers = prefix_hashers(fingerprinter, caller, history).await;
+        let hashers = prefix_hashers(&start, history).await;
         let first_hashed = contents.len() - hashers.len();
-        let mut conversation = Conversation::empty(fingerprinter, caller);
+        let mut conversation = Conversation::empty(start);
         let mut cached = 0;
         for (at, hasher) in hashers.iter().enumerate().rev() {
             consume_budget().await;
@@ -128,19 +128,15 @@ fn memory_bytes(prefix: &Conversation) -> usize {
 
 /// Returns a hasher of all bytes up to the end of each of the last contents. Few of the
 /// fingerprints are needed, so they are not computed here.
-async fn prefix_hashers(
-    fingerprinter: &Fingerprinter,
-    caller: &str,
-    history: &History,
-) -> Vec<StreamHasher> {
+async fn prefix_hashers(start: &FingerprintChain, history: &History) -> Vec<StreamHasher> {
     let contents = history.contents();
     let first_hashed = contents.len().saturating_sub(MAX_SEARCHED_CONTENTS);
     let push = |hasher: &mut StreamHasher, bytes: &[u8]| {
         hasher.push(&bytes.len().to_le_bytes());
         hasher.push(bytes);
     };
-    let mut hasher = fingerprinter.stream_hasher();
-    push(&mut hasher, caller.as_bytes());
+    let mut hasher = start.fingerprinter.stream_hasher();
+    push(&mut hasher, &start.prefix.0.to_le_bytes());
     let mut hashers = Vec::new();
     for (at, content) in contents.iter().enumerate() {
         consume_budget().await;
@@ -155,7 +151,7 @@ async fn prefix_hashers(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::parse_document;
+    use crate::{dialect::parse_document, session::fingerprint::Fingerprinter};
 
     fn history(contents: usize) -> History {
         let contents = vec![r#"{"parts":[{"text":"x"}]}"#; contents].join(",");
@@ -167,13 +163,14 @@ mod tests {
     async fn a_long_history_has_few_prefix_hashers_and_the_same_items_with_a_cache() {
         const CONTENTS: usize = 3 * MAX_SEARCHED_CONTENTS;
         let fingerprinter = Fingerprinter::new(*b"0123456789abcdef");
+        let start = FingerprintChain::new(fingerprinter, "caller", None);
         let (one, two) = (history(CONTENTS), history(CONTENTS + 1));
         let (cache, empty) = (ConversationCache::default(), ConversationCache::default());
 
-        let hashers = prefix_hashers(&fingerprinter, "caller", &one).await;
-        cache.read(&fingerprinter, "caller", &one).await.unwrap();
-        let continued = cache.read(&fingerprinter, "caller", &two).await.unwrap();
-        let fresh = empty.read(&fingerprinter, "caller", &two).await.unwrap();
+        let hashers = prefix_hashers(&start, &one).await;
+        cache.read(start.clone(), &one).await.unwrap();
+        let continued = cache.read(start.clone(), &two).await.unwrap();
+        let fresh = empty.read(start, &two).await.unwrap();
 
         assert_eq!(hashers.len(), MAX_SEARCHED_CONTENTS);
         assert_eq!(cache.0.lock().prefixes.len(), 2);

@@ -14,7 +14,7 @@ const MIN_UNIQUE_TEXT_BYTES: usize = 64;
 pub(super) struct FingerprintChain {
     pub(super) fingerprinter: Fingerprinter,
     caller: Fingerprint,
-    prefix: Fingerprint,
+    pub(super) prefix: Fingerprint,
     /// Text of the model at the end, and the prefix before it.
     open_text: Option<(Fingerprint, StreamHasher)>,
 }
@@ -33,14 +33,16 @@ pub(super) struct ChainLink {
 }
 
 impl FingerprintChain {
-    /// Returns the start of all conversations of a caller.
-    pub(super) fn new(fingerprinter: &Fingerprinter, caller: &str) -> Self {
+    /// Returns the start of all conversations of a caller, or of all those that continue the stored
+    /// response with this id.
+    pub(super) fn new(fingerprinter: Fingerprinter, caller: &str, continued: Option<&str>) -> Self {
         let caller = fingerprinter.fingerprint(&("caller", caller));
+        let behind = |id| fingerprinter.fingerprint(&("continued", caller, id));
         Self {
-            fingerprinter: fingerprinter.clone(),
+            prefix: continued.map_or(caller, behind),
             caller,
-            prefix: caller,
             open_text: None,
+            fingerprinter,
         }
     }
 
@@ -77,6 +79,12 @@ impl FingerprintChain {
     pub(super) fn replaced_result(&self, own: Fingerprint) -> Fingerprint {
         self.fingerprinter
             .fingerprint(&("hidden", self.caller, own))
+    }
+
+    /// Returns the own fingerprint of a text of the model.
+    pub(super) fn own_of_text(&self, text: &StreamHasher) -> Fingerprint {
+        let kind = (ItemKind::Text, true);
+        self.fingerprinter.fingerprint(&(kind, text.fingerprint()))
     }
 
     /// Returns the fingerprint of a text that identifies its session; `None` for a

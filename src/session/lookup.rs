@@ -9,6 +9,7 @@ use super::{
     conversation::{Conversation, Item},
     conversation_cache::ConversationCache,
     fingerprint::Fingerprint,
+    fingerprint_chain::FingerprintChain,
     in_flight::{ActiveRequests, StartLocks},
     prefix_match::PrefixMatch,
     session_key::SessionKey,
@@ -70,9 +71,10 @@ impl Sessions {
     ) -> Result<Box<Session>, DialectError> {
         let fingerprinter = self.store.fingerprinter().await;
         let caller = request.caller;
+        let start = FingerprintChain::new(fingerprinter, caller, request.continued);
         let conversation = match history {
-            Some(history) => self.cache.read(&fingerprinter, caller, history).await?,
-            None => Conversation::empty(&fingerprinter, caller),
+            Some(history) => self.cache.read(start, history).await?,
+            None => Conversation::empty(start),
         };
         let lookup = match request.named {
             Some((id, _)) => self.find_named(caller, id).await,
@@ -101,14 +103,17 @@ impl Sessions {
         }
     }
 
-    /// Reads a conversation without looking up its session.
+    /// Reads a conversation without looking up its session. `continued` is the id of the stored
+    /// response that it continues.
     pub async fn read(
         &self,
         caller: &str,
+        continued: Option<&str>,
         history: &History,
     ) -> Result<Conversation, DialectError> {
         let fingerprinter = self.store.fingerprinter().await;
-        self.cache.read(&fingerprinter, caller, history).await
+        let start = FingerprintChain::new(fingerprinter, caller, continued);
+        self.cache.read(start, history).await
     }
 
     /// Records that an agent reports an event of this session itself, so that it is

@@ -16,6 +16,8 @@ const TEXT_BUFFER_BYTES: usize = 4096;
 pub struct ResponseFingerprinter {
     chain: FingerprintChain,
     summary: ResponseSummary,
+    /// Own fingerprints of its first item: of a text also without surrounding white space.
+    first: Vec<Fingerprint>,
     /// End of the last text, not hashed yet.
     buffer: String,
     /// Unique fingerprint of the last text.
@@ -49,6 +51,7 @@ impl ResponseFingerprinter {
         Self {
             chain: conversation.chain.clone(),
             summary: ResponseSummary::default(),
+            first: Vec::new(),
             buffer: String::new(),
             text: None,
             body: fingerprinter.stream_hasher(),
@@ -80,6 +83,14 @@ impl ResponseFingerprinter {
             }
         }
         Ok(())
+    }
+
+    /// Returns the own fingerprints of the first item, as agents may send it back. Call it at the
+    /// end of the response.
+    pub fn first_item(&mut self) -> &[Fingerprint] {
+        self.flush_text();
+        self.end_text();
+        &self.first
     }
 
     /// Returns the fingerprints of the response.
@@ -131,6 +142,9 @@ impl ResponseFingerprinter {
                 self.summary.prefixes.pop();
             }
             self.summary.prefixes.push(link.prefix);
+            if self.summary.prefixes.len() == 1 {
+                self.first = vec![link.own];
+            }
         }
         link.unique
     }
@@ -140,6 +154,9 @@ impl ResponseFingerprinter {
         let trimmed = self.chain.unique_text(&self.trimmed);
         let whole = self.text.take().filter(|text| Some(*text) != trimmed);
         self.summary.unique.extend(whole.into_iter().chain(trimmed));
+        if self.summary.prefixes.len() == 1 && self.trimmed.length() > 0 {
+            self.first.push(self.chain.own_of_text(&self.trimmed));
+        }
         self.body = self.chain.fingerprinter.stream_hasher();
         self.trimmed = self.body.clone();
     }

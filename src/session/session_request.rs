@@ -17,6 +17,8 @@ pub struct SessionRequest<'a> {
     pub agent: &'a str,
     /// Name of the session, and where the request has it.
     pub named: Option<(&'a str, SessionSource)>,
+    /// Id of the stored response that the request continues.
+    pub continued: Option<&'a str>,
     /// Purpose of the call.
     pub role: CallRole,
     /// Session that a replayed request was matched to when it was recorded.

@@ -117,6 +117,10 @@ pub struct ItemNote {
     /// Contents after this item that the agent does not have: denied calls, and the
     /// denials for the model. JSON.
     pub hidden_contents: Vec<String>,
+    /// Fingerprints of the item in front of which they are, as agents may send it: that with which
+    /// the answer begins. Empty if the agent has no complete answer.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub hidden_before: BTreeSet<u64>,
     /// Number of denials of each call in the turn of this prompt.
     pub denied_calls: BTreeMap<u64, u32>,
 }
@@ -271,6 +275,7 @@ impl ItemNote {
                 stopped: own.stopped.max(other.stopped),
                 context: own.context.max(other.context),
                 hidden_contents: own.hidden_contents.max(other.hidden_contents),
+                hidden_before: own.hidden_before.max(other.hidden_before),
                 denied_calls: own.denied_calls.max(other.denied_calls),
                 replaced: None,
                 output: None,
@@ -328,8 +333,9 @@ mod tests {
             replaced in text(),
             output in text(),
             hidden_contents in proptest::collection::vec("[ab]{1,2}", 0..2),
+            hidden_before in proptest::collection::btree_set(0_u64..3, 0..2),
         ) -> ItemNote {
-            ItemNote { revised, denied, context, replaced, output, hidden_contents, ..ItemNote::default() }
+            ItemNote { revised, denied, context, replaced, output, hidden_contents, hidden_before, ..ItemNote::default() }
         }
     }
 

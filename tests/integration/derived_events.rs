@@ -3,6 +3,7 @@
 mod answers;
 mod attacks;
 mod calls;
+mod disconnects;
 mod equal_items;
 mod prompts;
 mod results;

@@ -105,6 +105,7 @@ fn hide(turn: &mut TurnState<'_>, contents: &[Bytes]) {
     let note = session.note_mut(&item);
     if is_first {
         note.hidden_contents.clear();
+        note.hidden_before.clear();
     }
     let texts = contents
         .iter()

@@ -34,7 +34,8 @@ pub fn run(
         } else if let Some(context) = note.context.as_deref().filter(|_| prompt == Some(index)) {
             history.edit(item.content)?.append_text(context)?;
         }
-        if item.content < last_content && !note.hidden_contents.is_empty() {
+        let answer = conversation.items.get(index + 1);
+        if item.content < last_content && is_hidden_before(note, answer) {
             let edit = history.edit(item.content)?;
             edit.insert_after(&note.hidden_contents)?;
         }
@@ -55,6 +56,14 @@ pub fn run(
         history.prepend_text(context)?;
     }
     Ok(())
+}
+
+/// Returns whether a note has contents that are hidden in front of this item. Agents with equal
+/// requests share a note, and only one of them has the answer behind these contents.
+fn is_hidden_before(note: &ItemNote, answer: Option<&Item>) -> bool {
+    let is_theirs = |item: &Item| note.hidden_before.contains(&item.own.short());
+    !note.hidden_contents.is_empty()
+        && (note.hidden_before.is_empty() || answer.is_some_and(is_theirs))
 }
 
 /// Applies a note to the tool result that it is about.

@@ -27,6 +27,7 @@ const MAIN: SessionRequest<'static> = SessionRequest {
     caller: "caller",
     agent: "agent",
     named: None,
+    continued: None,
     role: CallRole::Main,
     recorded: None,
 };

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Chat, MODEL, call, log, log_command, parts, request_contents, script, text};
+use super::{
+    Chat, MODEL, call, log, log_command, parts, prompts::first_text, request_contents, script, text,
+};
 use crate::harness::{TestGateway, Upstream, hook};
 
 const NOT_RUN: &str =
@@ -107,6 +109,51 @@ async fn a_denied_call_and_its_error_are_part_of_later_requests() {
         "write_file"
     );
     assert_eq!(called_name(&last[3]), "read_file");
+}
+
+#[tokio::test]
+async fn later_requests_of_other_agents_with_the_same_prompt_do_not_have_a_denied_call() {
+    let write_to = |path: &str| call("write_file", &json!({ "file_path": path }));
+    let mut answers = vec![
+        json!([write_to("a")]),
+        json!([text("A")]),
+        json!([text("I write."), write_to("b")]),
+        json!([text("B\n")]),
+        json!([text("C")]),
+    ];
+    answers.resize(8, json!([text("done")]));
+    for is_named in [false, true] {
+        let upstream = Upstream::scripted(&script(&answers)).await;
+        let gate = TestGateway::start(&upstream, &on_write(DENY_COMMAND)).await;
+        let send = async |chat: Chat| {
+            if is_named {
+                chat.send_in_session(&gate).await
+            } else {
+                chat.send(&gate).await
+            }
+        };
+        let mut received = Vec::new();
+        for _agent in 0..3 {
+            let answer = send(Chat::with_prompt("go")).await;
+            received.push(first_text(&answer).as_str().unwrap().to_owned());
+        }
+
+        for text in &received {
+            // Some agents trim texts.
+            let text = if is_named { text.trim() } else { text };
+            send(Chat::with_prompt("go").model(text).user("more")).await;
+        }
+
+        assert_eq!(received, ["A", "I write.\n\nB\n", "C"]);
+        let later = &request_contents(&upstream)[5..];
+        let denied = later.iter().map(|contents| {
+            let parts = contents.iter().map(|content| &content["parts"][0]);
+            let paths = parts.map(|part| &part["functionCall"]["args"]["file_path"]);
+            paths.filter_map(Value::as_str).collect()
+        });
+        let denied: Vec<Vec<&str>> = denied.collect();
+        assert_eq!(denied, [vec![], vec!["b"], vec![]], "{is_named}");
+    }
 }
 
 #[tokio::test]

@@ -112,6 +112,27 @@ async fn a_retry_with_cleared_context_continues_no_stored_response() {
 }
 
 #[tokio::test]
+async fn an_equal_prompt_behind_another_stored_response_is_inspected() {
+    let upstream = upstream_with_stored_responses().await;
+    let log = hook::command("log", "cat > /dev/null; echo 1 >> log");
+    let hooks = hook::config(&[("BeforeAgent", log)]);
+    let config = format!("{hooks}coverage: {{ allow: [responses.state] }}\n");
+    let gateway = Family::Responses.gateway(&upstream, &config).await;
+    let agent = gateway.agent().sending("x-hookgate-session", "mine");
+    let stored = json!({ "store": true });
+    let first = request_with(Family::Responses, &stored);
+    agent.post(Family::Responses.path(false), first).await;
+
+    // The second request is repeated.
+    for id in ["resp_1", "resp_1", "resp_2"] {
+        let answer = continue_from(&agent, id, stored.clone()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+
+    assert_eq!(gateway.file("log").lines().count(), 3);
+}
+
+#[tokio::test]
 async fn results_without_their_call_are_refused_where_hooks_inspect_results() {
     let hooks = hook::config(&[("AfterTool", hook::command("guard", NO_OP_COMMAND))]);
     let upstream = upstream_with_stored_responses().await;
