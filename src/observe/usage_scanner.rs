@@ -21,6 +21,8 @@ pub struct ReportedTokens {
     prompt: Option<u64>,
     /// Tokens of the answer on these APIs.
     candidates: Option<u64>,
+    /// Tokens of thoughts, which Google's APIs do not count as tokens of the answer.
+    thoughts: Option<u64>,
     /// All tokens: all APIs but Anthropic's.
     total: Option<u64>,
     /// Tokens of the request from a cache, which other counts include.
@@ -165,6 +167,7 @@ impl ReportedTokens {
             b"candidatesTokenCount" | b"candidates_token_count" | b"completion_tokens" => {
                 &mut self.candidates
             }
+            b"thoughtsTokenCount" | b"thoughts_token_count" => &mut self.thoughts,
             b"totalTokenCount" | b"total_token_count" | b"total_tokens" => &mut self.total,
             b"cachedContentTokenCount" | b"cached_content_token_count" => &mut self.cached,
             b"input_tokens" => &mut self.input,
@@ -180,6 +183,7 @@ impl ReportedTokens {
         Self {
             prompt: self.prompt.max(other.prompt),
             candidates: self.candidates.max(other.candidates),
+            thoughts: self.thoughts.max(other.thoughts),
             total: self.total.max(other.total),
             cached: self.cached.max(other.cached),
             input: self.input.max(other.input),
@@ -191,15 +195,13 @@ impl ReportedTokens {
 
     /// Returns all tokens, as far as they are reported.
     pub fn total(self) -> u64 {
-        let parts = [
-            self.input,
-            self.cache_creation,
-            self.cache_read,
-            self.output,
+        let input = sum([self.input, self.cache_creation, self.cache_read]);
+        let sums = [
+            self.total,
+            sum([self.prompt, self.candidates, self.thoughts]),
+            sum([input, self.output, None]),
         ];
-        let parts = parts.into_iter().flatten().fold(0, u64::saturating_add);
-        let pair = sum([self.prompt, self.candidates, None]);
-        self.total.max(pair).unwrap_or_default().max(parts)
+        sums.into_iter().flatten().max().unwrap_or_default()
     }
 
     /// Returns the tokens of the answer, as far as they are reported.
@@ -216,10 +218,7 @@ impl ReportedTokens {
             prompt: self.prompt.or(input),
             cached: self.cached.or(self.cache_read),
             candidates: self.candidates.or(self.output),
-            total: self
-                .total
-                .or(sum([self.prompt, self.candidates, None]))
-                .or(sum([input, self.output, None])),
+            total: Some(self.total()).filter(|total| *total > 0),
         };
         let counts = [usage.prompt, usage.cached, usage.candidates, usage.total];
         let is_counted = counts.into_iter().flatten().any(|count| count > 0);
@@ -312,6 +311,7 @@ mod tests {
         for text in [
             r#"{"usage":{"prompt_tokens":600,"completion_tokens":7}}"#,
             r#"{"usageMetadata":{"promptTokenCount":600,"candidatesTokenCount":7}}"#,
+            r#"{"usage":{"prompt_tokens":600,"completion_tokens":7,"total_tokens":0}}"#,
         ] {
             let counts = counts_of(text);
             assert_eq!(counts, Some([Some(600), None, Some(7), Some(607)]));
@@ -320,6 +320,11 @@ mod tests {
             assert_eq!(scanner.reported().total(), 607);
             assert_eq!(scanner.reported().answer(), 7);
         }
+        let thoughts = r#"{"usageMetadata":{"promptTokenCount":300,"candidatesTokenCount":4,"thoughtsTokenCount":500}}"#;
+        assert_eq!(
+            counts_of(thoughts),
+            Some([Some(300), None, Some(4), Some(804)])
+        );
     }
 
     #[test]

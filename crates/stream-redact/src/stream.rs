@@ -16,7 +16,7 @@ pub(super) struct MaskStream {
     joined: PatternSearch,
     /// Search of the last text by itself, while it may find something else.
     own: Option<PatternSearch>,
-    /// Patterns that matched.
+    /// Indexes of the patterns that matched.
     matched: BTreeSet<usize>,
     /// Matches that are not written yet.
     found: Vec<Found>,

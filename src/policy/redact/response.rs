@@ -181,10 +181,11 @@ impl ResponseTextEditor for ResponseRedactor {
             return false;
         }
         let (redact, found) = (&self.redact, &mut self.found);
-        if redact.redact_joined(RedactionScope::Answer, texts, found)
-            && let Some(position) =
-                &mut MaskedChannel::new(redact, self.format, &channel.stream).json
-        {
+        if !redact.redact_joined(RedactionScope::Answer, texts, found) {
+            return true;
+        }
+        self.masked_candidates.insert(channel.candidate);
+        if let Some(position) = &mut MaskedChannel::new(redact, self.format, &channel.stream).json {
             for text in texts.iter_mut() {
                 *text = position.quote_labels(text);
             }

@@ -464,7 +464,7 @@ fn policies_on_events_without_what_they_act_on_are_warnings() {
         let expected =
             format!("policy `redact`: has no effect: nothing in `on` is searched on {event}");
         assert!(found.contains(&expected), "{found}");
-        assert_eq!(builtin(event, "redact"), "");
+        assert!(!builtin(event, "redact").contains("no effect"));
     }
     let found = builtin("BeforeModel", "request_limits, max_tokens: 9");
     assert!(

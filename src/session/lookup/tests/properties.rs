@@ -207,14 +207,14 @@ fn respell(conversation: &[Value], seed: &mut u64) -> Vec<Value> {
     contents
 }
 
-/// Returns the parts, with some results repeated.
+/// Returns the parts, with some results repeated. A result without an id repeats none.
 fn with_repeated_results(parts: &[Value], seed: &mut u64) -> Vec<Value> {
     let mut repeated = Vec::new();
     for part in parts {
-        let is_result = ["functionResponse", "function_response"]
+        let has_id = ["functionResponse", "function_response"]
             .iter()
-            .any(|name| part.get(name).is_some());
-        let times = if is_result { 1 + draw(seed, 2) } else { 1 };
+            .any(|name| part[name].get("id").is_some());
+        let times = if has_id { 1 + draw(seed, 2) } else { 1 };
         repeated.extend((0..times).map(|_| part.clone()));
     }
     repeated

@@ -475,7 +475,9 @@ async fn no_field_repeats_a_piece_of_a_masked_secret() {
 #[tokio::test]
 async fn an_answer_without_a_match_keeps_its_grounding() {
     let metadata = json!({ "groundingSupports": [{ "segment": { "text": "a" } }] });
-    let fields = json!({ "groundingMetadata": metadata, "avgLogprobs": -0.5 });
+    let fields = json!({
+        "finishReason": "STOP", "groundingMetadata": metadata, "avgLogprobs": -0.5,
+    });
     let sent = chunk(&text_candidate("a", &fields));
     let upstream = Upstream::answering(&sent).await;
     let gateway = TestGateway::start(&upstream, MASK).await;

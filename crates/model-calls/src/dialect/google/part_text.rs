@@ -7,7 +7,10 @@ use crate::dialect::{
     document::{Document, edit_repeated, read_json},
     error::Result,
     google::{
-        fields::{FUNCTION_CALL, FUNCTION_RESPONSE, IS_REFUSAL, PARTS, PHASE, PRECEDING, SOURCE},
+        fields::{
+            FUNCTION_CALL, FUNCTION_RESPONSE, HAS_MEDIA, IS_REFUSAL, PARTS, PHASE, PRECEDING,
+            SOURCE,
+        },
         part::{Part, TEXT},
     },
     json_strings::{EditText, edit_field_strings},
@@ -56,8 +59,28 @@ pub const NAME_FIELDS: &[&str] = &[
 
 /// Fields of the content form, and of calls and results, whose names are no texts.
 const KNOWN_NAMES: &[&str] = &[
-    "args", "block", "caller", "code", "input", "labels", "messages", "output", "response",
+    "args",
+    "block",
+    "caller",
+    "citationMetadata",
+    "citation_metadata",
+    "code",
+    "error",
+    "groundingMetadata",
+    "grounding_metadata",
+    "input",
+    "jsonPath",
+    "json_path",
+    "labels",
+    "messages",
+    "output",
+    "promptFeedback",
+    "prompt_feedback",
+    "response",
     "thought",
+    "willContinue",
+    "will_continue",
+    HAS_MEDIA,
 ];
 
 /// Fields of a block by which calls and results of the model API's own tools refer to each other.

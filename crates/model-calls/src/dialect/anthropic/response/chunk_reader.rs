@@ -237,10 +237,12 @@ impl MessageReader {
     ) -> Result<Option<ResponseDocument>> {
         let delta = event.child(DELTA)?;
         let kind = type_of(&delta)?;
-        match kind.as_str() {
-            "text_delta" => self.begin_piece(TextStream::Speech, event.index)?,
-            "thinking_delta" => self.begin_piece(TextStream::Thought, event.index)?,
-            _ => (),
+        let (stream, field) = match kind.as_str() {
+            "thinking_delta" => (TextStream::Thought, &["thinking"]),
+            _ => (TextStream::Speech, TEXT),
+        };
+        if delta.string(field)?.is_some_and(|text| !text.is_empty()) {
+            self.begin_piece(stream, event.index)?;
         }
         let open = self.open.get_mut(&event.index).ok_or_else(not_open)?;
         match (kind.as_str(), open) {

@@ -30,7 +30,7 @@ const SUPPORTS: &[&str] = &["groundingSupports", "grounding_supports"];
 pub struct EditedCandidates(BTreeSet<u64>);
 
 impl EditedCandidates {
-    /// Adds a candidate.
+    /// Adds the candidate with this index.
     pub fn insert(&mut self, candidate: u64) {
         self.0.insert(candidate);
     }

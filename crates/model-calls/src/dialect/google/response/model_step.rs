@@ -8,7 +8,7 @@ use crate::dialect::{
     document::{Document, write_array},
     error::Result,
     google::{
-        fields::{CONTAINER, FUNCTION_CALL, PARTS},
+        fields::{CONTAINER, FUNCTION_CALL, PARTS, SOURCE},
         part::Part,
         response::{candidate::ProposedPart, document::ResponseDocument},
     },
@@ -34,6 +34,7 @@ impl ModelStep {
     pub fn push(&mut self, chunk: &ResponseDocument) -> Result<()> {
         if chunk.is_text() {
             match chunk.plain_texts().next() {
+                Some(text) if self.has_plain_text() => self.text.push_str(text),
                 Some(text) => self.push_text(&Part::from_text(text)?)?,
                 None => self.end_text()?,
             }
@@ -108,6 +109,12 @@ impl ModelStep {
         self.text
             .push_str(piece.text.as_deref().unwrap_or_default());
         Ok(())
+    }
+
+    /// Returns whether a piece without other fields continues the text.
+    fn has_plain_text(&self) -> bool {
+        let first = self.first.as_ref();
+        first.is_some_and(|first| first.document.has_only(&["text", SOURCE]))
     }
 
     fn end_text(&mut self) -> Result<()> {

@@ -46,21 +46,28 @@ impl EventWriter {
         Ok(())
     }
 
-    /// Writes parts without an origin: texts, ends of thoughts, and calls.
+    /// Writes parts without an origin: texts, ends of thoughts, and calls. Neighbouring texts are
+    /// messages of their own.
     pub(super) fn write_parts<'a>(
         &mut self,
         parts: impl Iterator<Item = &'a Part>,
         view: &ChunkView,
     ) -> Result<()> {
+        let mut follows_text = false;
         for part in parts {
             if let Some(text) = part.plain_text() {
                 if part.is_refusal() {
                     self.write_refusal(text, view)?;
                 } else {
+                    if follows_text {
+                        self.close_synthetic_items()?;
+                    }
                     self.write_text(text, view)?;
                 }
+                follows_text = true;
                 continue;
             }
+            follows_text = false;
             self.ensure_started(view)?;
             if let Some(thought) = &part.text {
                 // Without an open item, it has lost its place.
