@@ -4,7 +4,10 @@ use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::harness::{TEST_TIMEOUT, TestGateway, Upstream, eventually, hook};
+use crate::{
+    families::family::Family,
+    harness::{TEST_TIMEOUT, TestGateway, Upstream, eventually, hook},
+};
 
 const MODEL: &str = "gemini-2.5-pro";
 
@@ -213,7 +216,7 @@ async fn the_transcript_of_a_call_of_another_api_has_the_fields_of_gemini_cli_on
     let upstream = Upstream::mock().await;
     let hooks = [copying_hook("BeforeModel", "true")];
     let config = format!("{CONFIG}{}", hook::config(&hooks));
-    let gate = TestGateway::start(&upstream, &config).await;
+    let gate = Family::Anthropic.gateway(&upstream, &config).await;
     let messages = json!([
         { "role": "user", "content": "read a" },
         { "role": "assistant", "content": [{ "type": "tool_use", "id": "call-12345", "name": "read_file", "input": {} }] },

@@ -61,7 +61,7 @@ async fn edits_of_chunks_of_code_assist_are_recorded_without_envelopes() {
     for (text, edited) in [("old", &pointers[..0]), ("new", &pointers[..])] {
         let edit = hook::printing("edit", &hook::response(&json!({ "text": text })));
         let config = format!(
-            "trace: {{ content: {{ denied_or_edited: true }} }}\n{}",
+            "trace: {{ content: {{ sample: 1.0 }} }}\n{}",
             hook::config(&[("AfterModel", edit)])
         );
         let gateway = TestGateway::start(&upstream, &config).await;

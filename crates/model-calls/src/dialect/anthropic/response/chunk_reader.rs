@@ -238,7 +238,7 @@ impl MessageReader {
         let delta = event.child(DELTA)?;
         let kind = type_of(&delta)?;
         let (stream, field) = match kind.as_str() {
-            "thinking_delta" => (TextStream::Thought, &["thinking"]),
+            "thinking_delta" => (TextStream::Thought, &["thinking"][..]),
             _ => (TextStream::Speech, TEXT),
         };
         if delta.string(field)?.is_some_and(|text| !text.is_empty()) {
