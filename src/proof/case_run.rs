@@ -330,7 +330,10 @@ fn edited<E: EventKind>(before: &Value, output: &HookOutput) -> Option<Value> {
             let text = denial.or_else(|| output.interpretation.tool_result.clone());
             text.map(Value::from)
         }
-        EventName::AfterModel => output.specific("llm_response").cloned(),
+        EventName::AfterModel => {
+            let edit = output.specific("llm_response");
+            edit.filter(|_| !output.repeats("llm_response")).cloned()
+        }
         // Context is added to a prompt, and nothing is taken away.
         EventName::BeforeAgent => None,
         _ => {

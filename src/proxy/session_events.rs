@@ -311,7 +311,6 @@ async fn fire_after_tool(
         return Ok(Continue(()));
     };
     turn.context.record_action(ExchangeAction::Stop);
-    session.record_stop(turn.prompt_item, reason.as_str());
     Ok(Break(HookReply::Denied(reason)))
 }
 
@@ -344,8 +343,9 @@ async fn decide_results(
         }
         turn.context.reserve_memory(bytes)?;
         // An earlier step cannot be stopped any more.
-        if *in_last_step {
-            stopped = stop.or(stopped);
+        if let Some(reason) = stop.filter(|_| *in_last_step) {
+            session.record_stop(turn.prompt_item, reason.as_str());
+            stopped = Some(reason);
         }
         save_progress(session, &mut saved_at).await;
     }

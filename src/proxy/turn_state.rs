@@ -36,6 +36,8 @@ pub(super) struct TurnState<'a> {
     /// Indexes of the candidates of which the agent has text, if another answer, or a reply of
     /// hooks, follows.
     pub(super) sent_texts: BTreeSet<u64>,
+    /// True once calls of an answer may be denied: what the agent receives is fingerprinted.
+    pub(super) may_deny_calls: bool,
     /// Number of times the model was asked again because its tool calls were denied.
     pub(super) denied_rounds: u32,
     /// Limit of `denied_rounds`; 0 for a stored response, for which no model can be asked again.
@@ -84,6 +86,7 @@ impl<'a> TurnState<'a> {
             } else {
                 context.snapshot.config.events.max_denied_rounds
             },
+            may_deny_calls: false,
             answer_retries: 0,
             hosted_calls: HostedCalls::default(),
             steps: StepRecorder::new(context, request),
@@ -165,7 +168,8 @@ impl<'a> TurnState<'a> {
 
     /// Records a chunk that goes to the agent.
     pub(super) fn record_emitted(&mut self, chunk: &ResponseDocument) -> Result<(), DialectError> {
-        let Some(session) = self.session.as_deref() else {
+        let is_needed = |session: &&Session| self.may_deny_calls || session.is_found_by_history();
+        let Some(session) = self.session.as_deref().filter(is_needed) else {
             return Ok(());
         };
         let start = || session.response_fingerprinter();

@@ -63,8 +63,11 @@ pub(super) fn same_beginning(before: &RecordedExchange, after: &RecordedExchange
     candidates.into_iter().all(|candidate| {
         let of_candidate = |part: &&AnswerPart| part.candidate == candidate && part.kind != "error";
         let old = old.iter().filter(of_candidate);
-        let mut pairs = old.zip(new.iter().filter(of_candidate));
-        pairs.all(|(old, new)| old.begins_as(new) || new.begins_as(old))
+        let pairs: Vec<_> = old.zip(new.iter().filter(of_candidate)).collect();
+        let Some(((old, new), whole)) = pairs.split_last() else {
+            return true;
+        };
+        whole.iter().all(|(old, new)| old == new) && (old.begins_as(new) || new.begins_as(old))
     })
 }
 

@@ -72,6 +72,23 @@ impl HookOutput {
         text.is_some_and(|text| text != shown.text) && self.response_edit().is_some_and(keeps_parts)
     }
 
+    /// Returns whether a field of the output only repeats what the hook was shown.
+    pub fn repeats(&self, field: &str) -> bool {
+        let interpretation = &self.interpretation;
+        let is_empty = |edit: &Option<Map<String, Value>>| edit.as_ref().is_some_and(Map::is_empty);
+        match field {
+            "llm_request" => {
+                is_empty(&interpretation.llm_request) && interpretation.removed_system.is_empty()
+            }
+            "llm_response" => {
+                let edit = interpretation.llm_response.as_ref();
+                edit.is_some_and(ResponseMutation::is_empty)
+            }
+            "tool_input" => is_empty(&interpretation.tool_input),
+            _ => false,
+        }
+    }
+
     /// Interprets an edit that is merged over these arguments without what repeats them.
     pub fn compare_with_arguments(&mut self, shown: &Map<String, Value>) {
         if self.interpretation.arguments == ArgumentsMode::Merge

@@ -89,6 +89,7 @@ impl<'a> ResponseBuffer<'a> {
     pub fn new(filter: ResponseFilter<'a>, turn: &mut TurnState<'a>) -> Self {
         let fires_after_agent = turn.derives(EventName::AfterAgent);
         let may_deny_calls = turn.expectation.declares_functions && filter.may_deny_calls();
+        turn.may_deny_calls |= filter.may_deny_calls();
         let awaiting = match turn.expectation.format {
             ResponseFormat::Json if fires_after_agent || may_deny_calls => AwaitingPart::All,
             ResponseFormat::Text if fires_after_agent => AwaitingPart::End,

@@ -476,10 +476,11 @@ fn policies_on_events_without_what_they_act_on_are_warnings() {
         found.contains("has no effect: limits are checked on BeforeModel"),
         "{found}"
     );
-    assert_eq!(builtin("BeforeModel", "request_limits, max_calls: 9"), "");
+    let found = builtin("BeforeModel", "request_limits, max_calls: 9");
+    assert!(!found.contains("no effect"), "{found}");
     let hook = "[{ hooks: [{ type: builtin, policy: request_limits, max_tokens: 9 }] }]";
     let both = format!("hooks: {{ BeforeModel: {hook}, AfterModel: {hook} }}\n");
-    assert_eq!(warnings(&both), [""; 0]);
+    assert!(!warnings(&both).concat().contains("no effect"));
     let when = "when: event == 'BeforeModel'";
     let limit = format!("policies: [{{ policy: request_limits, max_tokens: 9, {when} }}]\n");
     assert!(

@@ -161,9 +161,7 @@ fn given<'a>(value: &'a Value, names: [&str; 2]) -> Option<&'a Value> {
 }
 
 fn is_known(key: &str) -> bool {
-    [NESTED.as_slice(), &NAMES, &OTHER_KEYS]
-        .concat()
-        .contains(&key)
+    NESTED.contains(&key) || NAMES.contains(&key) || OTHER_KEYS.contains(&key)
 }
 
 fn read_mode(value: &Value) -> Option<FunctionCallingMode> {

@@ -22,7 +22,7 @@ const NAMES: [&str; 14] = [
     "other",
 ];
 
-/// Names of the fields of a hook's output.
+/// Names of the fields of a hook's output, without those that repeat what the hook was shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OutputFields(u16);
 
@@ -40,7 +40,7 @@ impl OutputFields {
         let mut fields = Self(bits.fold(0, |sum, (bit, is_set)| sum | u16::from(is_set) << bit));
         for (name, value) in &output.hook_specific_output {
             let adds_nothing = name == "additionalContext" && value == "";
-            if name != "hookEventName" && !adds_nothing {
+            if name != "hookEventName" && !adds_nothing && !output.repeats(name) {
                 fields.insert(name);
             }
         }

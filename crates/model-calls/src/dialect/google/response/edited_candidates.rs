@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     dialect::{
+        document::first_byte,
         error::Result,
         google::{
             fields::LOGPROBS,
@@ -73,7 +74,9 @@ impl EditedCandidates {
             for field in COPIES {
                 document.remove(field)?;
             }
-            document.edit_child(GROUNDING, |grounding| grounding.remove(SUPPORTS))?;
+            if first_byte(document, GROUNDING)? == Some(b'{') {
+                document.edit_child(GROUNDING, |grounding| grounding.remove(SUPPORTS))?;
+            }
         }
         chunk.update_candidates()
     }

@@ -55,19 +55,19 @@ impl EventWriter {
     ) -> Result<()> {
         let mut follows_text = false;
         for part in parts {
-            if let Some(text) = part.plain_text() {
+            let text = part.plain_text();
+            if follows_text && text.is_some() {
+                self.close_synthetic_items()?;
+            }
+            follows_text = text.is_some();
+            if let Some(text) = text {
                 if part.is_refusal() {
                     self.write_refusal(text, view)?;
                 } else {
-                    if follows_text {
-                        self.close_synthetic_items()?;
-                    }
                     self.write_text(text, view)?;
                 }
-                follows_text = true;
                 continue;
             }
-            follows_text = false;
             self.ensure_started(view)?;
             if let Some(thought) = &part.text {
                 // Without an open item, it has lost its place.
