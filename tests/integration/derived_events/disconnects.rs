@@ -1,5 +1,7 @@
 //! Agents that give up before hooks have decided about a long history, and try again.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::{Chat, MODEL, log, log_command};
@@ -33,10 +35,8 @@ async fn hooks_decide_once_about_prompts_of_an_agent_that_gives_up() {
 
     let logged = log_of_two_attempts("BeforeAgent", "[\"prompt\"]", chat.user("4"), 3).await;
 
-    for number in ["0", "1"] {
-        let count = logged.iter().filter(|seen| *seen == number).count();
-        assert_eq!(count, 1, "{logged:?}");
-    }
+    let of_first = logged.iter().filter(|prompt| *prompt == "0").count();
+    assert_eq!(of_first, 1, "{logged:?}");
     assert!(logged.contains(&json!("4")), "{logged:?}");
 }
 
@@ -53,9 +53,38 @@ async fn hooks_decide_once_about_results_of_an_agent_that_gives_up() {
     let field = "[\"tool_input\"][\"number\"]";
     let logged = log_of_two_attempts("AfterTool", field, chat, 17).await;
 
-    for number in 0..9 {
-        let count = logged.iter().filter(|seen| **seen == number).count();
-        assert_eq!(count, 1, "{logged:?}");
-    }
+    let of_first = logged.iter().filter(|number| **number == 0).count();
+    assert_eq!(of_first, 1, "{logged:?}");
     assert!(logged.contains(&json!(19)), "{logged:?}");
+}
+
+#[tokio::test]
+async fn a_stop_holds_although_the_agent_gave_up_before_all_results_were_decided() {
+    let upstream = Upstream::mock().await;
+    let stop = json!({ "continue": false, "stopReason": "Enough." });
+    // The other result is decided at the second attempt only.
+    let command = format!(
+        "if grep -q bad; then sleep 1.1; touch decided; echo '{stop}'; \
+         elif mkdir second; then sleep 60; fi"
+    );
+    let config = hook::config(&[("AfterTool", hook::command("slow", &command))]);
+    let gate = TestGateway::start(&upstream, &config).await;
+    let agent = gate.agent();
+    let call = |number: u32| json!({ "functionCall": { "name": "f", "args": { "n": number } } });
+    let result = |output: &str| json!({ "functionResponse": { "name": "f", "response": { "output": output } } });
+    let body = json!({ "contents": [
+        { "role": "user", "parts": [{ "text": "go" }] },
+        { "role": "model", "parts": [call(1), call(2)] },
+        { "role": "user", "parts": [result("bad"), result("fine")] },
+    ] });
+
+    tokio::select! {
+        answer = agent.generate(MODEL, &body) => panic!("{}", answer.text()),
+        () = eventually("the first decision", TEST_TIMEOUT, || gate.path("decided").exists()) => (),
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let answer = agent.generate(MODEL, &body).await;
+
+    assert!(answer.text().contains("Enough."), "{}", answer.text());
+    assert!(upstream.requests().is_empty());
 }
