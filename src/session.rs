@@ -28,7 +28,7 @@ pub use self::{
     checkout::Session,
     conversation::{Conversation, Item, Prompt},
     conversation_cache::ConversationCache,
-    fingerprint::{Fingerprint, Fingerprinter},
+    fingerprint::{Fingerprint, FingerprintBuildHasher, FingerprintHasher, Fingerprinter},
     lookup::Sessions,
     response_fingerprint::{ResponseFingerprinter, ResponseSummary},
     session_key::SessionKey,

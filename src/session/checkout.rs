@@ -10,7 +10,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::{
     conversation::{Conversation, Item, Prompt},
-    fingerprint::Fingerprint,
+    fingerprint::{Fingerprint, FingerprintBuildHasher},
     in_flight::ActiveRequestGuard,
     response_fingerprint::ResponseFingerprinter,
     session_key::SessionKey,
@@ -381,7 +381,7 @@ impl Session {
     fn remove_other_items(&mut self) {
         let kept = self.conversation.items.iter();
         let kept = kept.flat_map(|item| [item.prefix, item.own, item.prompt]);
-        let kept: HashSet<u64> = kept.map(Fingerprint::short).collect();
+        let kept: HashSet<u64, FingerprintBuildHasher> = kept.map(Fingerprint::short).collect();
         self.state.evaluated.retain(|entry| kept.contains(entry));
         self.state.prompt_ends.retain(|end| kept.contains(end));
         self.state.seen.retain(|entry| kept.contains(entry));

@@ -10,7 +10,7 @@ use tokio::task::coop::consume_budget;
 
 use super::{
     conversation::{Conversation, Item},
-    fingerprint::{Fingerprint, StreamHasher},
+    fingerprint::{Fingerprint, FingerprintBuildHasher, StreamHasher},
     fingerprint_chain::FingerprintChain,
 };
 use crate::{
@@ -34,14 +34,14 @@ pub struct ConversationCache(Mutex<PrefixCache>);
 #[derive(Debug)]
 struct PrefixCache {
     /// By the fingerprint of the bytes of their contents.
-    prefixes: LruCache<Fingerprint, Arc<Conversation>>,
+    prefixes: LruCache<Fingerprint, Arc<Conversation>, FingerprintBuildHasher>,
     bytes: usize,
 }
 
 impl Default for PrefixCache {
     fn default() -> Self {
         Self {
-            prefixes: LruCache::unbounded(),
+            prefixes: LruCache::unbounded_with_hasher(FingerprintBuildHasher::default()),
             bytes: 0,
         }
     }

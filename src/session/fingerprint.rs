@@ -1,6 +1,6 @@
 //! Keyed hashes of conversations. Agents can neither forge nor predict them.
 
-use std::hash::Hash;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use highway::{HighwayHash, HighwayHasher, Key};
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,34 @@ impl Fingerprint {
         #[expect(clippy::cast_possible_truncation, reason = "half of it is wanted")]
         let half = self.0 as u64;
         half
+    }
+}
+
+/// Hasher for maps and sets whose keys are fingerprints, or halves of them.
+pub type FingerprintBuildHasher = BuildHasherDefault<FingerprintHasher>;
+
+/// Hasher that uses half of a fingerprint as its hash: agents cannot choose it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FingerprintHasher(u64);
+
+impl Hasher for FingerprintHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    /// For keys other than fingerprints, of which there are none.
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, half: u64) {
+        self.0 = half;
+    }
+
+    fn write_u128(&mut self, fingerprint: u128) {
+        self.0 = Fingerprint(fingerprint).short();
     }
 }
 

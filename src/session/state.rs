@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::fingerprint::Fingerprint;
+use super::fingerprint::{Fingerprint, FingerprintBuildHasher};
 use crate::event::EventName;
 
 /// Most item fingerprints of one session, two for each item. Beyond that, only those of
@@ -74,21 +74,24 @@ pub struct SessionState {
     /// True if the latest conversation ends with a complete response of the model.
     pub answered: bool,
     /// Items that hooks have evaluated, by the short fingerprints of their prefix and their prompt.
-    pub evaluated: HashSet<u64>,
+    pub evaluated: KnownItems,
     /// Prefixes at which a request has ended with a prompt.
-    pub prompt_ends: HashSet<u64>,
+    pub prompt_ends: KnownItems,
     /// Prefixes of items in the last step of a request: what was decided about an equal item
     /// elsewhere does not apply to them.
     #[serde(default, skip_serializing_if = "HashSet::is_empty")]
-    pub seen: HashSet<u64>,
+    pub seen: KnownItems,
     /// Decisions of hooks about items, by the same fingerprints and by their own.
-    pub notes: HashMap<u64, ItemNote>,
+    pub notes: HashMap<u64, ItemNote, FingerprintBuildHasher>,
     /// Events that the agent reports itself.
     pub reported: BTreeSet<EventName>,
     /// Calls and tokens that policies have counted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub usage: UsageByPolicy,
 }
+
+/// Short fingerprints of items.
+type KnownItems = HashSet<u64, FingerprintBuildHasher>;
 
 /// Calls and tokens by the name of a policy, and by the replica that has counted them. Each
 /// replica only increases its own.
@@ -306,7 +309,7 @@ impl ItemNote {
 }
 
 /// Adds the items of an older state and returns true, unless there are too many in all.
-fn add_known(newer: &mut HashSet<u64>, older: &HashSet<u64>) -> bool {
+fn add_known(newer: &mut KnownItems, older: &KnownItems) -> bool {
     let missing: Vec<u64> = older.difference(newer).copied().collect();
     let fits = newer.len() + missing.len() <= MAX_KNOWN_ITEMS;
     if fits {
@@ -363,10 +366,10 @@ mod tests {
                 started,
                 context,
                 prefixes,
-                evaluated,
-                prompt_ends,
-                seen: seen_items,
-                notes,
+                evaluated: evaluated.into_iter().collect(),
+                prompt_ends: prompt_ends.into_iter().collect(),
+                seen: seen_items.into_iter().collect(),
+                notes: notes.into_iter().collect(),
                 usage,
                 ..SessionState::default()
             }
@@ -436,7 +439,7 @@ mod tests {
         let long = merged(&long, &SessionState::default());
 
         assert_eq!(many.evaluated.len(), 5);
-        assert_eq!(long.evaluated, HashSet::from_iter([0, 2]));
+        assert_eq!(long.evaluated, KnownItems::from_iter([0, 2]));
         assert_eq!(long.notes.len(), 2);
     }
 }

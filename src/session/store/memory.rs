@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::{
     mutex::Mutex,
     session::{
-        fingerprint::{Fingerprint, Fingerprinter},
+        fingerprint::{Fingerprint, FingerprintBuildHasher, Fingerprinter},
         session_key::SessionKey,
         state::SessionState,
     },
@@ -40,12 +40,14 @@ pub struct MemoryStore {
 struct MemoryStoreInner {
     /// Most recently used first.
     sessions: LruCache<Arc<SessionKey>, MemoryEntry>,
-    fingerprint_index: HashMap<Fingerprint, Arc<SessionKey>>,
+    fingerprint_index: FingerprintIndex,
     max: usize,
     memory_bytes: usize,
     /// Remains of sessions that have ended, which `memory_bytes` does not count.
     ended: Vec<(SessionKey, SessionState)>,
 }
+
+type FingerprintIndex = HashMap<Fingerprint, Arc<SessionKey>, FingerprintBuildHasher>;
 
 #[derive(Debug)]
 struct MemoryEntry {
@@ -290,7 +292,7 @@ impl MemoryStoreInner {
 
 /// Removes index entries that still point to `key`.
 fn unlink(
-    index: &mut HashMap<Fingerprint, Arc<SessionKey>>,
+    index: &mut FingerprintIndex,
     key: &Arc<SessionKey>,
     fingerprints: impl IntoIterator<Item = Fingerprint>,
 ) {
