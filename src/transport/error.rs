@@ -38,6 +38,9 @@ pub enum TransportError {
     /// The hook's server responded with another media type.
     #[error("content type is not `application/json`")]
     ContentType,
+    /// The hook's server closed the connection after a head that announces no empty body.
+    #[error("no response body")]
+    NoBody,
     /// The output is not a JSON object.
     #[error("output is not a JSON object")]
     NotAnObject,

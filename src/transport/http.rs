@@ -8,9 +8,13 @@ use std::time::Duration;
 
 use axum::body::Body;
 use futures_util::future::BoxFuture;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri::Scheme};
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode, Uri,
+    header::{self, TRANSFER_ENCODING},
+    uri::Scheme,
+};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use serde::{Deserialize, de::Error};
 use url::Url;
 
@@ -94,7 +98,13 @@ impl HttpTransport {
         }
         let is_json = is_media_type(response.headers(), JSON);
         let is_text = accepts_text && is_media_type(response.headers(), TEXT);
+        let has_end =
+            response.body().is_end_stream() || response.headers().contains_key(TRANSFER_ENCODING);
         let output = read_body(response, self.output_limit).await?;
+        if output.is_empty() && !has_end {
+            // The server may have failed after the head.
+            return Err(TransportError::NoBody);
+        }
         if is_text || accepts_text && output.is_empty() {
             Ok(call.read_text(output))
         } else if is_json {
