@@ -26,6 +26,9 @@ pub enum TransportError {
     /// The hook's process exited, or a pipe to it failed.
     #[error("process exited unexpectedly")]
     ProcessLost(#[source] io::Error),
+    /// The hook's process exited with code 0, but a child of it may still write its output.
+    #[error("a child process holds stdout open")]
+    OutputIncomplete,
     /// The output is longer than `limits.hook_output`.
     #[error("output limit exceeded")]
     OutputLimit,
