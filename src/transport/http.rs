@@ -33,8 +33,8 @@ use crate::{
 /// close theirs after five seconds, and a call must not race with that.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Timeout of connecting to a hook's server. The hook's own is usually shorter.
-const CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
+/// Timeout of connecting to a hook's server, which the addresses of its name share.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
