@@ -23,7 +23,7 @@ use crate::{
     upstream::{
         BodyProgress, OutgoingRequest, RequestBody, UpstreamError,
         content_headers::{ContentEncoding, encoding},
-        headers::{self, ResponseUse},
+        headers,
     },
 };
 
@@ -95,7 +95,7 @@ fn outgoing(
     body: RequestBody,
     length: Option<usize>,
 ) -> Result<OutgoingRequest, UpstreamError> {
-    let mut outgoing = upstream_call::outgoing(context, call, body, ResponseUse::PassedThrough)?;
+    let mut outgoing = upstream_call::outgoing(context, call, body)?;
     let received = &context.head.headers;
     if let Some(encoding) = received.get(header::CONTENT_ENCODING) {
         // The body is forwarded as it is encoded.
