@@ -156,6 +156,8 @@ fn connector(config: &PoolConfig) -> io::Result<Connector> {
     let mut plain = HttpConnector::new();
     plain.set_nodelay(true);
     plain.enforce_http(false);
+    // Each address of a name has a share of it.
+    plain.set_connect_timeout(Some(config.connect_timeout));
     let provider = Arc::new(aws_lc_rs::default_provider());
     let connector = HttpsConnectorBuilder::new();
     let connector = if config.https {

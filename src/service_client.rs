@@ -1,6 +1,8 @@
 //! HTTP clients for everything but model calls: servers of keys, policies, log lines and
 //! telemetry, and other gateways.
 
+use std::time::Duration;
+
 use http::StatusCode;
 use reqwest::{ClientBuilder, redirect};
 use serde_json::Value;
@@ -13,6 +15,10 @@ use crate::{
 
 /// Maximum number of characters of another server's response in a message.
 const MAX_QUOTED_CHARS: usize = 200;
+
+/// Timeout of connecting, which the addresses of a name share. Without it, an address that does not
+/// answer takes the whole time of the request.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Error of a request without a successful response. Holds no URL, which may contain credentials.
 #[derive(Debug, Error)]
@@ -55,6 +61,7 @@ pub fn client_builder() -> ClientBuilder {
     reqwest::Client::builder()
         .redirect(redirect::Policy::none())
         .no_proxy()
+        .connect_timeout(CONNECT_TIMEOUT)
 }
 
 /// Returns the cause of an error, such as that a certificate is not trusted. Holds no URL.

@@ -231,8 +231,7 @@ pub(super) async fn refresh(keys: Weak<IssuerKeys>) {
 }
 
 fn http_client() -> Result<reqwest::Client, JwksError> {
-    let client = client_builder().connect_timeout(FETCH_TIMEOUT);
-    client.build().map_err(unreachable)
+    client_builder().build().map_err(unreachable)
 }
 
 async fn fetch(client: &reqwest::Client, url: &Url) -> Result<CachedKeys, JwksError> {

@@ -14,7 +14,6 @@ use crate::{
     dialect::{self, Call, ContentReference, DialectError},
     error::{ApiError, ErrorReason},
     state::content_name,
-    upstream::headers::ResponseUse,
 };
 
 /// Fields of a cache that may be updated: its lifetime, and nothing that a model reads.
@@ -61,8 +60,7 @@ async fn update(context: &RequestContext, call: &Call, body: Body) -> Result<Res
         return Err(DialectError::Ambiguous("name".to_owned()).into());
     }
     let bytes = document.to_bytes();
-    let outgoing =
-        upstream_call::outgoing(context, call, bytes.clone().into(), ResponseUse::Parsed)?;
+    let outgoing = upstream_call::outgoing(context, call, bytes.clone().into())?;
     let answer = upstream_call::send(context, call, outgoing, Some(&bytes)).await?;
     let response = if answer.status.is_success() {
         cache_owner::record(context, answer).await?

@@ -1,14 +1,13 @@
 //! Calls without hooks: request and response pass unparsed; only their sizes are checked. If the
 //! tokens of an embedding are counted, a body that is encoded or of unknown size is read first.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, sync::Arc};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{HeaderValue, header};
 use hyper::body::Body as _;
-use tokio::time::timeout;
 
 use super::{
     reply,
@@ -23,7 +22,7 @@ use crate::{
     upstream::{
         BodyProgress, OutgoingRequest, RequestBody, UpstreamError,
         content_headers::{ContentEncoding, encoding},
-        headers::{self, ResponseUse},
+        headers,
     },
 };
 
@@ -37,13 +36,12 @@ pub(super) async fn forward(
         // Its tokens are counted by its decoded size.
         body = Box::pin(sized(&mut context, body)).await?;
     }
-    let config = &context.snapshot.config;
-    let (limit, read_timeout) = (config.limits.body, config.timeouts.body);
+    let limit = context.snapshot.config.limits.body;
     request_body::check_announced(&context.head.headers, limit)?;
     let length = content_length(&context.head.headers);
     if length.is_some_and(|length| length > limit) {
         // Read to its end, so that the agent receives the error.
-        request_body::drain(body, limit, read_timeout).await;
+        request_body::drain(body, limit).await;
         return Err(too_large(limit));
     }
     let body_error = SharedError::default();
@@ -51,12 +49,7 @@ pub(super) async fn forward(
         RequestBody::Buffered(Bytes::new())
     } else {
         let progress = BodyProgress::default();
-        let limits = BodyLimits {
-            bytes: limit,
-            length,
-            read_timeout,
-        };
-        let body = limited(body, body_error.clone(), limits, progress.clone());
+        let body = limited(body, limit, length, body_error.clone(), progress.clone());
         RequestBody::Streamed { body, progress }
     };
     let outgoing = outgoing(&context, &call, outgoing_body, length)?;
@@ -95,7 +88,7 @@ fn outgoing(
     body: RequestBody,
     length: Option<usize>,
 ) -> Result<OutgoingRequest, UpstreamError> {
-    let mut outgoing = upstream_call::outgoing(context, call, body, ResponseUse::PassedThrough)?;
+    let mut outgoing = upstream_call::outgoing(context, call, body)?;
     let received = &context.head.headers;
     if let Some(encoding) = received.get(header::CONTENT_ENCODING) {
         // The body is forwarded as it is encoded.
@@ -117,21 +110,13 @@ fn outgoing(
 /// ended.
 type SharedError = Arc<Mutex<Option<ApiError>>>;
 
-/// Bounds of a request body.
-#[derive(Debug, Clone, Copy)]
-struct BodyLimits {
-    bytes: usize,
-    /// Size that the agent has announced.
-    length: Option<usize>,
-    /// Time until the next piece.
-    read_timeout: Duration,
-}
-
-/// Returns a request body that fails once it exceeds a limit. Trailers are not forwarded.
+/// Returns a request body that fails once it exceeds a limit. `length` is the size that the agent
+/// has announced. Trailers are not forwarded.
 fn limited(
     body: Body,
+    limit: usize,
+    length: Option<usize>,
     error_slot: SharedError,
-    limits: BodyLimits,
     progress: BodyProgress,
 ) -> Body {
     let pieces = body.into_data_stream();
@@ -141,26 +126,25 @@ fn limited(
             let Some(mut pieces) = pieces else {
                 return Ok(None);
             };
-            let error = match timeout(limits.read_timeout, pieces.next()).await {
-                Ok(None) => {
+            let error = match pieces.next().await {
+                None => {
                     progress.complete();
                     return Ok(None);
                 }
-                Ok(Some(Ok(piece))) => {
+                Some(Ok(piece)) => {
                     let received = progress.add(piece.len());
                     // Nothing is read behind the announced size: an agent may never end its stream.
-                    let is_last = limits.length == Some(received);
+                    let is_last = length == Some(received);
                     if is_last {
                         progress.complete();
                     }
-                    if received <= limits.bytes {
+                    if received <= limit {
                         let rest = (!is_last).then_some(pieces);
                         return Ok(Some((piece, rest)));
                     }
-                    too_large(limits.bytes)
+                    too_large(limit)
                 }
-                Ok(Some(Err(error))) => ApiError::broken_body(&error),
-                Err(_elapsed) => ApiError::body_timeout(),
+                Some(Err(error)) => ApiError::broken_body(&error),
             };
             let broken = io::Error::other(error.reason().as_str());
             *error_slot.lock() = Some(error);

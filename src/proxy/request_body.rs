@@ -1,13 +1,13 @@
-//! Reads request bodies within limits of size and time, and decodes them.
+//! Reads request bodies within limits of size, and decodes them. The body itself fails if it is
+//! received too slowly.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream};
 use http::{HeaderMap, header, request::Parts};
 use http_body_util::BodyExt;
-use tokio::time::timeout;
 
 use super::{
     cache_owner, earlier_responses, model_request::ModelRequest, request_context::RequestContext,
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     config::Limits,
     dialect::{self, Call, Document, ResponseExpectation},
-    error::{ApiError, BodyTooSlow, ErrorReason},
+    error::{ApiError, ErrorReason},
     middleware::{limit_error, reserve_memory},
     observe::recorder::ExchangeEvent,
     upstream::{
@@ -122,17 +122,15 @@ pub(super) async fn preload(
     mut body: Body,
     head: &mut Parts,
     limits: &Limits,
-    read_timeout: Duration,
 ) -> (Option<Bytes>, Body) {
     let expected = content_length(&head.headers).unwrap_or_default();
     let mut received = BytesMut::with_capacity(expected.min(MAX_RESERVED_BYTES));
     let mut reserved = 0;
     let rest = loop {
-        let piece = match timeout(read_timeout, body.frame()).await {
-            Ok(None) => break None,
-            Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-            Ok(Some(Err(error))) => break Some(failing_body(error)),
-            Err(_elapsed) => break Some(failing_body(axum::Error::new(BodyTooSlow))),
+        let piece = match body.frame().await {
+            None => break None,
+            Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+            Some(Err(error)) => break Some(failing_body(error)),
         };
         received.extend_from_slice(&piece);
         if reserve_memory(head, received.len() - reserved, limits.memory).is_err() {
@@ -169,16 +167,14 @@ pub(super) async fn read_json(context: &RequestContext, body: Body) -> Result<By
 
 /// Reads the whole body and decodes it.
 pub(super) async fn read(context: &RequestContext, mut body: Body) -> Result<Bytes, ApiError> {
-    let config = &context.snapshot.config;
-    let (limit, read_timeout) = (config.limits.body, config.timeouts.body);
+    let limit = context.snapshot.config.limits.body;
     check_announced(&context.head.headers, limit)?;
     let mut decoder = BodyDecoder::new(&context.head.headers, limit)?;
     let reserved = context.head.extensions.get::<PreloadedLength>();
     let mut reserved = reserved.map_or(0, |reserved| reserved.0);
     let (mut received, mut is_too_large) = (0, false);
     loop {
-        let frame = timeout(read_timeout, body.frame()).await;
-        let frame = match frame.map_err(|_elapsed| ApiError::body_timeout())? {
+        let frame = match body.frame().await {
             Some(Ok(frame)) => frame,
             Some(Err(error)) => return Err(ApiError::broken_body(&error)),
             None => break,
@@ -288,10 +284,10 @@ pub(super) fn check_announced(headers: &HeaderMap, limit: usize) -> Result<(), A
 }
 
 /// Reads a body to its end, so that the agent receives the error.
-pub(super) async fn drain(mut body: Body, limit: usize, read_timeout: Duration) {
+pub(super) async fn drain(mut body: Body, limit: usize) {
     let mut received = 0;
     while received <= limit.saturating_add(MAX_DRAINED_BYTES)
-        && let Ok(Some(Ok(frame))) = timeout(read_timeout, body.frame()).await
+        && let Some(Ok(frame)) = body.frame().await
     {
         received += frame.data_ref().map_or(0, Bytes::len);
     }

@@ -13,10 +13,7 @@ use crate::{
     error::ApiError,
     observe::recorder::ExchangeEvent,
     state::ReplayInput,
-    upstream::{
-        OutgoingRequest, RequestBody, UpstreamError, UpstreamResponse,
-        headers::{self, ResponseUse},
-    },
+    upstream::{OutgoingRequest, RequestBody, UpstreamError, UpstreamResponse, headers},
 };
 
 /// Sends the request of a hooked call, as hooks left it.
@@ -43,7 +40,7 @@ pub(super) async fn send_hooked(
     }
     request.reserve_tokens(&context.identity, body.len())?;
     let call = &request.call;
-    let mut outgoing = outgoing(context, call, body.clone().into(), ResponseUse::Parsed)?;
+    let mut outgoing = outgoing(context, call, body.clone().into())?;
     if turn.is_retry() {
         // It belongs to the agent's request, and this is another one.
         outgoing.headers.remove("idempotency-key");
@@ -90,18 +87,14 @@ pub(super) fn outgoing(
     context: &RequestContext,
     call: &Call,
     body: RequestBody,
-    answer: ResponseUse,
 ) -> Result<OutgoingRequest, UpstreamError> {
     let identity = &context.identity;
     let api = context.dialect.api();
     let own = identity.credential_for(api);
     let credential = own.as_ref().or(context.upstream.credential.as_ref());
     let query_key = identity.query_key.as_ref().map(ExposeSecret::expose_secret);
-    // Token usage can be read from plain responses only.
-    let answer = identity.usage().map_or(answer, |_| ResponseUse::Parsed);
     let (received, vendor) = (&context.head.headers, api.vendor());
-    let mut headers: HeaderMap =
-        headers::request_headers(received, vendor, credential, query_key, answer);
+    let mut headers: HeaderMap = headers::request_headers(received, vendor, credential, query_key);
     context.upstream.header_rules.apply(&mut headers, received);
     let trace = context.hook_context.trace;
     if trace.is_enabled() {

@@ -1,4 +1,4 @@
-//! Minimum rate at which a request body must be received.
+//! Minimum rate at which a request body must be received, and timeout of its next piece.
 
 use std::{
     pin::Pin,
@@ -18,14 +18,14 @@ use crate::{error::BodyTooSlow, resettable_timer::ResettableTimer};
 /// Minimum rate of a request body.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MinRate {
-    /// Time that may be spent waiting beyond what the rate allows.
+    /// Time for the next piece, and time that may be spent waiting beyond what the rate allows.
     pub(super) grace: Duration,
     /// Bytes per second. Not zero.
     pub(super) bytes_per_second: usize,
 }
 
-/// Request body that fails with [`BodyTooSlow`] below the minimum rate. Only time during
-/// which the body is polled counts, so that back-pressure is not charged to the client.
+/// Request body that fails with [`BodyTooSlow`] below the minimum rate, or if a piece is late. Only
+/// time during which the body is polled counts, so that back-pressure is not charged to the client.
 pub(super) struct MinRateBody {
     body: Incoming,
     min_rate: MinRate,
@@ -55,10 +55,15 @@ impl MinRateBody {
         })
     }
 
-    /// Returns the time that may be spent waiting for what was received so far.
+    /// Returns the time that may be spent waiting for the next piece.
     fn allowed_wait(&self) -> Duration {
-        let rate = u64::try_from(self.min_rate.bytes_per_second).unwrap_or(u64::MAX);
-        self.min_rate.grace + Duration::from_secs(self.received_bytes / rate.max(1))
+        let MinRate {
+            grace,
+            bytes_per_second,
+        } = self.min_rate;
+        let rate = u64::try_from(bytes_per_second).unwrap_or(u64::MAX);
+        let of_rate = grace + Duration::from_secs(self.received_bytes / rate.max(1));
+        of_rate.saturating_sub(self.waited).min(grace)
     }
 
     fn record(&mut self, frame: Option<&Result<Frame<Bytes>, hyper::Error>>) {
@@ -93,7 +98,7 @@ impl hyper::body::Body for MinRateBody {
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
-        let deadline = since + self.allowed_wait().saturating_sub(self.waited);
+        let deadline = since + self.allowed_wait();
         ready!(self.timer.poll(context, deadline));
         Poll::Ready(Some(Err(BodyTooSlow.into())))
     }

@@ -26,6 +26,9 @@ pub enum TransportError {
     /// The hook's process exited, or a pipe to it failed.
     #[error("process exited unexpectedly")]
     ProcessLost(#[source] io::Error),
+    /// The hook's process exited with code 0, but a child of it may still write its output.
+    #[error("a child process holds stdout open")]
+    OutputIncomplete,
     /// The output is longer than `limits.hook_output`.
     #[error("output limit exceeded")]
     OutputLimit,
@@ -38,6 +41,9 @@ pub enum TransportError {
     /// The hook's server responded with another media type.
     #[error("content type is not `application/json`")]
     ContentType,
+    /// The hook's server closed the connection after a head that announces no empty body.
+    #[error("no response body")]
+    NoBody,
     /// The output is not a JSON object.
     #[error("output is not a JSON object")]
     NotAnObject,

@@ -8,9 +8,13 @@ use std::time::Duration;
 
 use axum::body::Body;
 use futures_util::future::BoxFuture;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri::Scheme};
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode, Uri,
+    header::{self, TRANSFER_ENCODING},
+    uri::Scheme,
+};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use serde::{Deserialize, de::Error};
 use url::Url;
 
@@ -29,8 +33,8 @@ use crate::{
 /// close theirs after five seconds, and a call must not race with that.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Timeout of connecting to a hook's server. The hook's own is usually shorter.
-const CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
+/// Timeout of connecting to a hook's server, which the addresses of its name share.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
@@ -94,7 +98,13 @@ impl HttpTransport {
         }
         let is_json = is_media_type(response.headers(), JSON);
         let is_text = accepts_text && is_media_type(response.headers(), TEXT);
+        let has_end =
+            response.body().is_end_stream() || response.headers().contains_key(TRANSFER_ENCODING);
         let output = read_body(response, self.output_limit).await?;
+        if output.is_empty() && !has_end {
+            // The server may have failed after the head.
+            return Err(TransportError::NoBody);
+        }
         if is_text || accepts_text && output.is_empty() {
             Ok(call.read_text(output))
         } else if is_json {

@@ -12,6 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::TryFutureExt;
 use prometheus_client::metrics::gauge::Gauge;
 use rustix::{
     io::Errno,
@@ -94,7 +95,8 @@ impl Process {
     }
 
     /// Writes the rest of `input`, reads at most `limit` further bytes of each output,
-    /// and waits for the complete output.
+    /// and waits for the complete output. If a child holds stdout open after exit code 0, only
+    /// JSON shows whether it is complete.
     ///
     /// Dropping the future keeps the process running and its pipes open; `input` holds the
     /// unwritten rest.
@@ -105,14 +107,22 @@ impl Process {
         answer_by: AnswerBy,
     ) -> Result<Completion, TransportError> {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let mut is_stdout_open = true;
         let pipes = async {
             tokio::try_join!(
                 feed(&mut self.stdin, input),
-                drain(self.stdout.as_mut(), &mut stdout, limit, answer_by),
+                drain(self.stdout.as_mut(), &mut stdout, limit, answer_by)
+                    .inspect_ok(|()| is_stdout_open = false),
                 drain(self.stderr.as_mut(), &mut stderr, limit, AnswerBy::Exit),
             )
         };
         match wait_with_pipes(&mut self.child, pipes).await {
+            // The beginning of an object is malformed JSON, and fails as such.
+            Ok(ProcessExit::Code(0))
+                if is_stdout_open && !stdout.trim_ascii_start().starts_with(b"{") =>
+            {
+                Err(TransportError::OutputIncomplete)
+            }
             Ok(exit) => Ok(Completion::Exit(ProcessOutput {
                 exit,
                 stdout,

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use axum::body::Body;
 use http::{
     HeaderMap, HeaderValue, Request, StatusCode, Uri,
-    header::{ACCEPT_ENCODING, HOST},
+    header::HOST,
     uri::{self, Authority, PathAndQuery, Scheme},
 };
 use tokio::time::{Instant, timeout, timeout_at};
@@ -117,10 +117,6 @@ impl Endpoint {
         }
         let completed = outgoing.body.completed();
         let key_mask = KeyMask::from_request_headers(&outgoing.headers);
-        if key_mask.is_some() {
-            let identity = HeaderValue::from_static("identity");
-            outgoing.headers.insert(ACCEPT_ENCODING, identity);
-        }
         let started = self.circuit_breaker.start_call().and_then(|call| {
             let request = self.request(outgoing)?;
             on_attempt();

@@ -81,17 +81,9 @@ impl HeaderRules {
     }
 }
 
-/// Handling of a response body, which determines the accepted encoding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ResponseUse {
-    /// It is parsed, so it must not be compressed.
-    Parsed,
-    /// It is passed through, compressed if the agent accepts gzip.
-    PassedThrough,
-}
-
 /// Returns the headers of a request to an API of `vendor`: the agent's headers on the allow
-/// list, with one credential.
+/// list, with one credential. An uncompressed response is asked for, whose token usage and
+/// credentials are visible.
 ///
 /// `configured` replaces the agent's credentials and is marked sensitive. `query_key`
 /// is the agent's key from the query. An empty key counts as none.
@@ -100,7 +92,6 @@ pub fn request_headers(
     vendor: Vendor,
     configured: Option<&UpstreamCredential>,
     query_key: Option<&str>,
-    response_use: ResponseUse,
 ) -> HeaderMap {
     // What is added later takes the place of the agent's `host` and others.
     let mut headers = HeaderMap::with_capacity(agent.len());
@@ -113,30 +104,8 @@ pub fn request_headers(
         Some(credential) => replace_credentials(&mut headers, vendor, credential),
         None => reduce_credentials(&mut headers, vendor, query_key),
     }
-    let encoding = match response_use {
-        ResponseUse::PassedThrough if accepts_gzip(agent) => "gzip",
-        ResponseUse::PassedThrough | ResponseUse::Parsed => "identity",
-    };
-    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(encoding));
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers
-}
-
-/// Returns whether an agent accepts gzip (RFC 9110, section 12.5.3).
-fn accepts_gzip(agent: &HeaderMap) -> bool {
-    let values = agent.get_all(ACCEPT_ENCODING).iter();
-    let texts = values.filter_map(|value| value.to_str().ok());
-    let mut accepts_others = false;
-    for element in texts.flat_map(|text| text.split(',')) {
-        let (coding, weight) = element.split_once(';').unwrap_or((element, ""));
-        let weight = weight.trim().trim_start_matches(['q', 'Q', '=']);
-        let is_accepted = weight.is_empty() || weight.contains(|char| matches!(char, '1'..='9'));
-        match coding.trim().to_ascii_lowercase().as_str() {
-            "gzip" | "x-gzip" => return is_accepted,
-            "*" => accepts_others = is_accepted,
-            _ => (),
-        }
-    }
-    accepts_others
 }
 
 /// Replaces the agent's span by ours. `tracestate` is dropped with a foreign trace.
@@ -317,27 +286,6 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_asked_for_if_the_agent_accepts_it() {
-        for (accepted, expected) in [
-            ("gzip", "gzip"),
-            ("GZIP", "gzip"),
-            ("br, x-gzip;q=0.5", "gzip"),
-            ("gzip; q=0.001", "gzip"),
-            ("br;q=1, *", "gzip"),
-            ("gzip;q=0", "identity"),
-            ("gzip; Q=0.000, *", "identity"),
-            ("*;q=0", "identity"),
-            ("notgzip", "identity"),
-            ("", "identity"),
-        ] {
-            let agent = agent(&[("accept-encoding", accepted)]);
-            let passed = ResponseUse::PassedThrough;
-            let out = request_headers(&agent, Vendor::Google, None, None, passed);
-            assert_eq!(out["accept-encoding"], expected, "{accepted}");
-        }
-    }
-
-    #[test]
     fn each_vendor_has_headers_of_its_own() {
         let agent = agent(&[
             ("anthropic-version", "2023-06-01"),
@@ -352,7 +300,7 @@ mod tests {
             ("cookie", "c"),
         ]);
         let names = |vendor| {
-            let out = request_headers(&agent, vendor, None, None, ResponseUse::Parsed);
+            let out = request_headers(&agent, vendor, None, None);
             let mut names: Vec<String> = out.keys().map(ToString::to_string).collect();
             names.retain(|name| name != "accept-encoding");
             names.sort_unstable();
@@ -389,7 +337,7 @@ mod tests {
     ) -> Vec<String> {
         let query_key = (vendor == Vendor::Google).then_some("Q");
         let agent = agent(own);
-        let out = request_headers(&agent, vendor, configured, query_key, ResponseUse::Parsed);
+        let out = request_headers(&agent, vendor, configured, query_key);
         let mut sent: Vec<String> = out
             .iter()
             .filter(|(name, _)| *name != "accept-encoding")

@@ -1,5 +1,6 @@
 //! Circuit breaker, fallback and reused connections of an upstream that fails.
 
+mod addresses;
 mod http2;
 mod stages;
 

@@ -47,8 +47,7 @@ pub(in crate::proxy) async fn assign(
     let session = match (unit, named) {
         (RolloutUnit::Session, Some(name)) => name.id,
         (RolloutUnit::Session, None) if has_readable_conversation(&head, config.limits.body) => {
-            let (limits, timeout) = (&config.limits, config.timeouts.body);
-            let (read, same) = request_body::preload(body, &mut head, limits, timeout).await;
+            let (read, same) = request_body::preload(body, &mut head, &config.limits).await;
             body = same;
             let api = snapshot.configured_api(authenticated.named_api);
             let name =

@@ -103,7 +103,7 @@ impl ProcessTask {
             Ok(Completion::Exit(output)) if output.exit != ProcessExit::Code(0) => {
                 self.log_failure(&output.exit.to_string());
             }
-            Ok(_) => (),
+            Ok(_) | Err(TransportError::OutputIncomplete) => (),
             Err(error) => self.log_failure(&error.to_string()),
         }
     }

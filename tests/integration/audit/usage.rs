@@ -23,6 +23,7 @@ const PATHS: [&str; 4] = [
 /// Answers as the API of the path does, with a prompt of 11 tokens, of which 4 come from a cache,
 /// and a text of 7 tokens.
 fn answer(asked: &ReceivedRequest) -> axum::response::Response {
+    assert_eq!(asked.header("accept-encoding"), "identity");
     let path = asked.path.as_str();
     if path.ends_with(":streamGenerateContent") || asked.body.contains(r#""stream":true"#) {
         let events = events(path).into_iter();
@@ -121,6 +122,7 @@ async fn an_unread_answer_of_each_api_is_logged_and_traced_with_its_tokens() {
             body["stream"] = true.into();
         }
         let agent = gate.agent().sending("content-type", "application/json");
+        let agent = agent.sending("accept-encoding", "gzip");
 
         let answer = agent.post(&target, body.to_string()).await;
 

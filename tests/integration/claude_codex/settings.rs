@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::task::spawn_blocking;
+use tokio::{io::AsyncWriteExt, task::spawn_blocking};
 
 use super::{MODEL, request_with_tool, upstream_calling, user};
 use crate::harness::{Agent, ServerProcess, TEST_TIMEOUT, Upstream, hookgate, respond, run};
@@ -280,5 +280,35 @@ async fn an_http_hook_with_another_answer_fails() {
         let answer: Value = gate.agent().report(&event, "").await.json();
 
         assert_eq!(answer["decision"], "deny", "{status}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn an_http_hook_that_breaks_off_after_its_head_fails() {
+    for (fields, is_denied) in [
+        ("content-type: application/json\r\n", true),
+        ("content-type: text/plain\r\n", true),
+        ("", true),
+        ("content-length: 0\r\n", false),
+        ("transfer-encoding: chunked\r\n\r\n0\r\n", false),
+    ] {
+        let server = Upstream::raw(move |_, mut socket| async move {
+            let answer = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
+            socket.write_all(answer.as_bytes()).await.unwrap();
+        })
+        .await;
+        let hook = json!({ "type": "http", "url": format!("http://{}/", server.addr), "on_failure": "closed" });
+        let hooks = json!({ "UserPromptSubmit": [{ "hooks": [hook] }] });
+        let upstream = Upstream::mock().await;
+        let gate = super::gate(&upstream, "claude", &hooks).await;
+        let event = json!({ "hook_event_name": "BeforeAgent", "prompt": "Q" });
+
+        let answer: Value = gate.agent().report(&event, "").await.json();
+
+        assert_eq!(
+            answer["decision"] == "deny",
+            is_denied,
+            "{fields}: {answer}"
+        );
     }
 }

@@ -164,6 +164,34 @@ async fn a_child_that_holds_the_pipes_open_does_not_block_the_call() {
     }
 }
 
+#[tokio::test]
+async fn a_child_that_may_still_write_the_output_fails_the_hook() {
+    let late = r#"exec > >(sleep 600; cat); echo '{"decision":"deny","reason":"late"}';"#;
+    let complete = r#"echo '{"decision":"deny","reason":"no"}'; sleep 600 &"#;
+    let incomplete = "Hook guard failed: a child process holds stdout open";
+    for prewarm in PREWARM_COUNTS {
+        for (output, reason) in [
+            (late, Some(incomplete)),
+            ("echo text; sleep 600 &", Some(incomplete)),
+            (complete, Some("no")),
+            ("sleep 600 > /dev/null &", None),
+        ] {
+            let hook = command(&format!("cat > /dev/null; {output} exit 0"), prewarm);
+            let fixture = Fixture::start(&hook).await;
+            fixture.until_ready(prewarm).await;
+
+            let answer = fixture.call().await;
+
+            if let Some(reason) = reason {
+                assert_denied(&answer, reason);
+            } else {
+                assert_eq!(answer.status, 200, "{}", answer.text());
+            }
+            fixture.gateway.stop().await;
+        }
+    }
+}
+
 /// The memory in KiB by which a call grows the gateway when its hook writes a gibibyte.
 async fn memory_for_a_gibibyte(stream: &str, prewarm: Option<u32>) -> u64 {
     let print_gibibyte = "cat > /dev/null; [ -e warm ] && head -c 1073741824 /dev/zero";

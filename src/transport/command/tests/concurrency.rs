@@ -3,34 +3,6 @@
 use super::*;
 
 #[tokio::test]
-async fn concurrent_hooks_are_limited_by_the_slots() {
-    let mut fixture = Fixture::new();
-    let most = 8;
-    fixture.deps.slots = slots(most);
-    let count = "touch run.$$; echo $(ls run.* | wc -l) at once; rm run.$$";
-
-    let counts = join_all((0..64).map(|_| fixture.print(count))).await;
-
-    assert_eq!(counts.len(), 64);
-    for running in counts {
-        let running = running.strip_suffix(" at once").unwrap().parse().unwrap();
-        assert!((1..=most).contains(&running), "{running}");
-    }
-}
-
-#[tokio::test]
-async fn sixty_four_hooks_run_at_once() {
-    let fixture = Fixture::new();
-    // Each waits for all others.
-    let meet = "touch here.$$; until [ $(ls here.* | wc -l) = 64 ]; do sleep 0.1; done; echo met";
-
-    let printed = join_all((0..64).map(|_| fixture.print(meet))).await;
-
-    assert_eq!(printed, vec!["met"; 64]);
-    fixture.wait_until_idle().await;
-}
-
-#[tokio::test]
 async fn hooks_are_counted_while_they_run() {
     let fixture = Fixture::new();
     let hook = fixture.hook("touch here; until [ -e enough ]; do sleep 0.1; done");
