@@ -7,24 +7,18 @@ use super::hook_output::{ArgumentsMode, HookOutput};
 use crate::model::{LlmRequest, LlmResponse, RequestMutation, ResponseMutation};
 
 impl HookOutput {
-    /// Applies [`RequestMutation::extract_system_message`] to `llm_request`.
-    pub fn extract_system_message(&mut self) {
-        if self.specific("llm_request").is_some_and(Value::is_object) {
-            let mut edit = self.request_edit();
-            edit.extract_system_message();
-            self.interpretation.llm_request = Some(edit.fields);
-        }
+    /// Returns the edit of a request that the hook wrote as an object.
+    pub fn written_request_edit(&self) -> Option<RequestMutation> {
+        let is_written = self.specific("llm_request").is_some_and(Value::is_object);
+        is_written.then(|| self.request_edit())
     }
 
-    /// Interprets an edit of this request without what repeats it, and records the texts for the
+    /// Interprets this edit of the request without what repeats it, and records the texts for the
     /// system instruction that it leaves out.
-    pub fn compare_with_request(&mut self, shown: &LlmRequest) {
-        if self.specific("llm_request").is_some_and(Value::is_object) {
-            let mut edit = self.request_edit();
-            drop_unchanged(&mut edit, shown);
-            self.interpretation.removed_system = edit.removed_system(shown);
-            self.interpretation.llm_request = Some(edit.fields);
-        }
+    pub fn interpret_request_edit(&mut self, mut edit: RequestMutation, shown: &LlmRequest) {
+        drop_unchanged(&mut edit, shown);
+        self.interpretation.removed_system = edit.removed_system(shown);
+        self.interpretation.llm_request = Some(edit.fields);
     }
 
     /// Interprets an edit of this response without what repeats it.
