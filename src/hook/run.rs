@@ -267,11 +267,13 @@ fn restore_arguments<E: EventKind>(
 
 /// Reads what the edits of a hook change about the event.
 fn read_edits<E: EventKind>(hook: &Hook, event: &E, output: &mut HookOutput) {
-    if let Some(request) = event.llm_request() {
+    if let Some(request) = event.llm_request()
+        && let Some(mut edit) = output.written_request_edit()
+    {
         if hook.spec.system_messages == SystemMessages::Shown && !request.lists_system_texts() {
-            output.extract_system_message();
+            edit.extract_system_message();
         }
-        output.compare_with_request(request);
+        output.interpret_request_edit(edit, request);
     }
     if let Event::AfterModel(event) = event.as_event() {
         output.compare_with_response(&event.llm_response);

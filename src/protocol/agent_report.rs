@@ -131,11 +131,16 @@ impl AgentReport {
             }),
             EventName::AfterTool => {
                 let result = self.input.get("tool_response").unwrap_or(&Value::Null);
-                let result = tool_result::text(result);
+                let texts = tool_result::texts(result);
+                let display = texts.join("\n");
+                let content = match texts.as_slice() {
+                    [] | [_] => json!(display),
+                    _ => texts.iter().map(|text| json!({ "text": text })).collect(),
+                };
                 json!({
                     "tool_name": text("tool_name"),
                     "tool_input": self.tool_input(),
-                    "tool_response": { "llmContent": result, "returnDisplay": result },
+                    "tool_response": { "llmContent": content, "returnDisplay": display },
                     "mcp_context": text("tool_name").and_then(mcp_context),
                 })
             }

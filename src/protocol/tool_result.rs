@@ -41,13 +41,20 @@ const MAX_COUNT_CHARS: usize = 3;
 
 /// Returns the text of a result, and behind it the JSON of what else a model may read.
 pub(super) fn text(result: &Value) -> String {
+    texts(result).join("\n")
+}
+
+/// Returns the texts of a result, one for each content block, in lines of [`text`].
+pub(super) fn texts(result: &Value) -> Vec<String> {
     let known = match result {
-        Value::String(text) => Some(text.clone()),
-        Value::Array(blocks) => text_of_blocks(blocks),
-        Value::Object(fields) => text_of_object(fields),
+        Value::String(text) => Some(vec![text.clone()]),
+        Value::Array(blocks) => texts_of_blocks(blocks),
+        Value::Object(fields) => texts_of_object(fields),
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
     };
-    known.unwrap_or_else(|| result.to_string())
+    let mut texts = known.unwrap_or_else(|| vec![result.to_string()]);
+    texts.retain(|text| !text.is_empty());
+    texts
 }
 
 /// Returns `text` in the shape of the `original` result, since an agent ignores a result in
@@ -72,11 +79,9 @@ pub(super) fn in_shape_of(original: &Value, text: &str) -> Option<Value> {
 }
 
 /// Returns the texts of a list of content blocks, if it is one.
-fn text_of_blocks(blocks: &[Value]) -> Option<String> {
-    let texts = blocks
-        .iter()
-        .map(|block| Some(text_of_block(block.as_object()?)));
-    Some(join(texts.collect::<Option<Vec<_>>>()?))
+fn texts_of_blocks(blocks: &[Value]) -> Option<Vec<String>> {
+    let blocks = blocks.iter().map(Value::as_object);
+    blocks.map(|block| block.map(text_of_block)).collect()
 }
 
 /// Returns the text of a content block, and behind it the JSON of its other fields; the JSON of one
@@ -127,11 +132,12 @@ fn edited_block(block: &Map<String, Value>, text: &str) -> Option<Value> {
     Some(Value::Object(edited))
 }
 
-/// Returns the text of an object in a known shape.
-fn text_of_object(fields: &Map<String, Value>) -> Option<String> {
+/// Returns the texts of an object in a known shape. The last one ends with its further fields.
+fn texts_of_object(fields: &Map<String, Value>) -> Option<Vec<String>> {
     let name = text_field(fields)?;
-    let text = text(fields.get(name)?);
+    let mut texts = texts(fields.get(name)?);
     // A server repeats its structured content as text.
+    let text = texts.join("\n");
     let is_repeated =
         |value: &Value| serde_json::from_str(&text).is_ok_and(|text: Value| text == *value);
     let further = FURTHER_FIELDS.map(|name| match fields.get(name) {
@@ -140,8 +146,9 @@ fn text_of_object(fields: &Map<String, Value>) -> Option<String> {
         Some(_) | None => String::new(),
     });
     let others = json_of(unknown_fields(fields, name));
-    let texts = [&text].into_iter().chain(&further).chain([&others]);
-    Some(join(texts.cloned()))
+    let last = texts.pop();
+    texts.push(join(last.into_iter().chain(further).chain([others])));
+    Some(texts)
 }
 
 fn join(texts: impl IntoIterator<Item = String>) -> String {

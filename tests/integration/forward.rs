@@ -603,6 +603,25 @@ async fn a_masked_list_of_a_result_keeps_its_elements() {
 }
 
 #[tokio::test]
+async fn a_secret_over_two_content_blocks_of_a_result_is_masked() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: redact, detect: [email] }]\n";
+    let gate = TestGateway::start(&upstream, config).await;
+    let blocks = |texts: [&str; 2]| {
+        let blocks = texts.map(|text| json!({ "type": "text", "text": text }));
+        json!({ "content": blocks })
+    };
+    let event = ran("mcp__mail__read", &blocks(["mail ann@exa", "mple.com now"]));
+
+    let output_of_codex = output(&gate, "codex", &event).await;
+    let output_of_claude = output(&gate, "claude", &event).await;
+
+    assert_eq!(output_of_codex["reason"], "mail [REDACTED:email]\n now");
+    let updated = &output_of_claude["hookSpecificOutput"]["updatedToolOutput"];
+    assert_eq!(updated, &blocks(["mail [REDACTED:email]", " now"]));
+}
+
+#[tokio::test]
 async fn a_hidden_result_is_one_text() {
     let upstream = Upstream::mock().await;
     let deny = json!({ "decision": "deny", "reason": "hidden" });

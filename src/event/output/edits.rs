@@ -1,30 +1,26 @@
 //! Edits of hooks, compared with what the hooks were shown: a value that repeats it undoes no edit
 //! of a parallel hook.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
-use super::hook_output::{ArgumentsMode, HookOutput};
+use super::hook_output::{ArgumentsEdit, ArgumentsMode, HookOutput};
 use crate::model::{LlmRequest, LlmResponse, RequestMutation, ResponseMutation};
 
 impl HookOutput {
-    /// Applies [`RequestMutation::extract_system_message`] to `llm_request`.
-    pub fn extract_system_message(&mut self) {
-        if self.specific("llm_request").is_some_and(Value::is_object) {
-            let mut edit = self.request_edit();
-            edit.extract_system_message();
-            self.interpretation.llm_request = Some(edit.fields);
-        }
+    /// Returns the edit of a request that the hook wrote as an object.
+    pub fn written_request_edit(&self) -> Option<RequestMutation> {
+        let is_written = self.specific("llm_request").is_some_and(Value::is_object);
+        is_written.then(|| self.request_edit())
     }
 
-    /// Interprets an edit of this request without what repeats it, and records the texts for the
+    /// Interprets this edit of the request without what repeats it, and records the texts for the
     /// system instruction that it leaves out.
-    pub fn compare_with_request(&mut self, shown: &LlmRequest) {
-        if self.specific("llm_request").is_some_and(Value::is_object) {
-            let mut edit = self.request_edit();
-            drop_unchanged(&mut edit, shown);
-            self.interpretation.removed_system = edit.removed_system(shown);
-            self.interpretation.llm_request = Some(edit.fields);
-        }
+    pub fn interpret_request_edit(&mut self, mut edit: RequestMutation, shown: &LlmRequest) {
+        drop_unchanged(&mut edit, shown);
+        self.interpretation.removed_system = edit.removed_system(shown);
+        self.interpretation.llm_request = Some(edit.fields);
     }
 
     /// Interprets an edit of this response without what repeats it.
@@ -84,20 +80,27 @@ impl HookOutput {
                 let edit = interpretation.llm_response.as_ref();
                 edit.is_some_and(ResponseMutation::is_empty)
             }
-            "tool_input" => is_empty(&interpretation.tool_input),
+            "tool_input" => interpretation.tool_input.as_ref() == Some(&ArgumentsEdit::default()),
             _ => false,
         }
     }
 
-    /// Interprets an edit that is merged over these arguments without what repeats them.
+    /// Interprets an edit of these arguments without what repeats them.
     pub fn compare_with_arguments(&mut self, shown: &Map<String, Value>) {
-        if self.interpretation.arguments == ArgumentsMode::Merge
-            && let Some(Value::Object(edit)) = self.specific("tool_input")
-        {
-            let mut edit = edit.clone();
-            edit.retain(|name, value| shown.get(name) != Some(value));
-            self.interpretation.tool_input = Some(edit);
+        let Some(Value::Object(written)) = self.specific("tool_input") else {
+            return;
+        };
+        let mut edit = ArgumentsEdit {
+            changed: written.clone(),
+            removed: HashSet::new(),
+        };
+        let is_changed = |name: &String, value: &mut Value| shown.get(name) != Some(value);
+        edit.changed.retain(is_changed);
+        if self.interpretation.arguments == ArgumentsMode::Replace {
+            let removed = shown.keys().filter(|name| !written.contains_key(*name));
+            edit.removed.extend(removed.cloned());
         }
+        self.interpretation.tool_input = Some(edit);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Output of a hook (hook protocol, sections 1 and 3).
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -56,8 +58,8 @@ pub struct Interpretation {
     pub llm_request: Option<Map<String, Value>>,
     /// `llm_response` on `AfterModel`, without what repeats the shown response.
     pub llm_response: Option<ResponseMutation>,
-    /// `tool_input`, if it is merged, without what repeats the shown arguments.
-    pub tool_input: Option<Map<String, Value>>,
+    /// What `tool_input` changes about the shown arguments.
+    pub tool_input: Option<ArgumentsEdit>,
     /// Texts added to the conversation; if empty, the `additionalContext`.
     pub added: Vec<AddedContext>,
     /// Text in place of a tool's result.
@@ -75,6 +77,15 @@ pub struct Interpretation {
     pub earlier_messages: Vec<Message>,
     /// Texts for the system instruction that the messages of `llm_request` leave out.
     pub removed_system: Vec<Message>,
+}
+
+/// Edit of a hook, compared with the arguments that it was shown.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ArgumentsEdit {
+    /// New and changed arguments.
+    pub changed: Map<String, Value>,
+    /// Names that a replacement leaves out.
+    pub removed: HashSet<String>,
 }
 
 /// Effect of a hook's `tool_input` on the arguments of a tool call.

@@ -1,6 +1,6 @@
 //! Merges the outputs of several hooks into one (hook protocol, section 4). Pure.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     diagnostic::{Diagnostic, DiagnosticCode},
@@ -210,23 +210,30 @@ impl OutputMerger {
         let Some(written) = value.as_object() else {
             return self.wrong_type("tool_input");
         };
-        let is_merged = output.interpretation.arguments == ArgumentsMode::Merge;
-        if !is_merged {
-            // A replacement stays one, whatever is merged over it later.
-            self.merged.interpretation.arguments = ArgumentsMode::Replace;
-        }
-        let earlier = self.merged.hook_specific_output.shift_remove("tool_input");
+        let mode = output.interpretation.arguments;
+        let merged = &mut self.merged;
+        let earlier = merged.hook_specific_output.shift_remove("tool_input");
+        let edit = output.interpretation.tool_input.as_ref();
         let arguments = match earlier {
-            Some(Value::Object(mut arguments)) if is_merged => {
-                let later = output.interpretation.tool_input.as_ref();
-                arguments.extend(later.unwrap_or(written).clone());
+            Some(Value::Object(earlier)) if edit.is_some() || mode == ArgumentsMode::Merge => {
+                // A replacement leaves what it does not change as earlier edits left it.
+                let mut arguments = match (merged.interpretation.arguments, mode) {
+                    (ArgumentsMode::Merge, ArgumentsMode::Replace) => written.clone(),
+                    _ => Map::new(),
+                };
+                arguments.extend(earlier);
+                arguments.retain(|name, _| edit.is_none_or(|edit| !edit.removed.contains(name)));
+                arguments.extend(edit.map_or(written, |edit| &edit.changed).clone());
                 arguments
             }
             // The edit of a single hook is reported as the hook wrote it.
             _ => written.clone(),
         };
-        self.merged
-            .set_specific("tool_input", Value::Object(arguments));
+        if mode == ArgumentsMode::Replace {
+            // A replacement stays one, whatever is merged over it later.
+            merged.interpretation.arguments = ArgumentsMode::Replace;
+        }
+        merged.set_specific("tool_input", Value::Object(arguments));
     }
 
     fn merge_selection(&mut self, output: &HookOutput) {

@@ -293,23 +293,35 @@ async fn a_secret_over_two_texts_of_a_result_is_masked() {
         Turn::Call("look", "x"),
         Turn::Result("look", "found"),
     ];
-    let texts = ["found AKIAIOSF", "ODNN7EXAMPLQ"];
+    let over_both = ["found AKIAIOSF", "ODNN7EXAMPLQ"];
+    let in_second = ["found", "AKIAIOSFODNN7EXAMPLQ"];
+    let masked_in = [
+        (over_both, vec!["found [REDACTED:aws_key]"]),
+        (in_second, vec!["found", "[REDACTED:aws_key]"]),
+    ];
     let results = [
         (Family::Anthropic, "/messages/2/content/0/content", "text"),
         (Family::Responses, "/input/2/output", "input_text"),
+        (Family::Chat, "/messages/2/content", "text"),
     ];
     for (family, pointer, kind) in results {
-        let block = |text: &str| json!({ "type": kind, "text": text });
-        let mut body = family.request(false, &turns);
-        *body.pointer_mut(pointer).unwrap() = json!(texts.map(block));
-        let upstream = family.upstream(vec![vec![Part::text(&["ok"])]]).await;
-        let gateway = family.gateway(&upstream, REDACT).await;
+        for (texts, masked) in &masked_in {
+            let block = |text: &&str| json!({ "type": kind, "text": text });
+            let blocks = |texts: &[&str]| texts.iter().map(block).collect::<Value>();
+            let mut body = family.request(false, &turns);
+            *body.pointer_mut(pointer).unwrap() = blocks(texts);
+            let upstream = family.upstream(vec![vec![Part::text(&["ok"])]]).await;
+            let gateway = family.gateway(&upstream, REDACT).await;
 
-        family.post(&gateway, false, body.to_string()).await;
+            family.post(&gateway, false, body.to_string()).await;
 
-        let sent = upstream.only_request().json();
-        let masked = json!([block("found [REDACTED:aws_key]")]);
-        assert_eq!(*sent.pointer(pointer).unwrap(), masked, "{family:?}");
+            let sent = upstream.only_request().json();
+            assert_eq!(
+                *sent.pointer(pointer).unwrap(),
+                blocks(masked),
+                "{family:?}"
+            );
+        }
     }
 }
 

@@ -79,6 +79,11 @@ async fn an_unusable_decision_or_edit_is_a_denial_if_the_hook_fails_closed() {
             selecting(names),
             "toolConfig.allowedFunctionNames",
         ),
+        (
+            "BeforeModel",
+            hook::request(&json!({ "contents": ["***"] })),
+            "contents",
+        ),
         ("BeforeModel", hook::response(&json!(5)), "llm_response"),
         ("AfterModel", hook::response(&json!(5)), "llm_response"),
         ("AfterModel", content(&json!("x")), "llm_response"),

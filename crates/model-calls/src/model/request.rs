@@ -144,6 +144,16 @@ impl LlmRequest {
 }
 
 impl RequestMutation {
+    /// Fields that have an effect.
+    const FIELDS: [&str; 6] = [
+        "model",
+        "messages",
+        "config",
+        "generationConfig",
+        "systemInstruction",
+        "toolConfig",
+    ];
+
     /// Returns whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty() && self.appended_text.is_none()
@@ -234,6 +244,13 @@ impl RequestMutation {
         let is_unusable = self.fields.contains_key("messages") && !self.is_usable("messages");
         if is_unusable || self.unreadable_messages().next().is_some() {
             lost.push("messages".to_owned());
+        }
+        // A field of another name may be meant as one that the edit does not have.
+        if !Self::FIELDS
+            .iter()
+            .any(|field| self.fields.contains_key(*field))
+        {
+            lost.extend(self.fields.keys().cloned());
         }
         lost.retain(|field| self.fields.get(field).is_none_or(has_value));
         lost

@@ -200,9 +200,9 @@ fn text_of<'a>(key: &str, item: &'a Value) -> Option<&'a str> {
     match item {
         Value::String(text) if key == "output" => Some(text),
         Value::Object(block) => {
-            let kind = block.get("type")?.as_str()?;
             let text = block.get("text")?.as_str();
-            text.filter(|_| kind.ends_with("text"))
+            let kind = block.get("type").and_then(Value::as_str);
+            text.filter(|_| block.len() == 1 || kind.is_some_and(|kind| kind.ends_with("text")))
         }
         _ => None,
     }

@@ -166,25 +166,21 @@ fn read_result(message: &Document, names: &CallNames) -> Result<Value> {
     Ok(json!({ "functionResponse": result }))
 }
 
-/// Returns the text of blocks that are texts, else the list of them; and the media, as parts.
+/// Returns the text of a single block, else the list of blocks; and the media, as parts.
 fn read_result_blocks(blocks: &[Document]) -> Result<(Value, Vec<Value>)> {
-    let (mut texts, mut list, mut media) = (String::new(), Vec::new(), Vec::new());
-    let mut has_others = false;
+    let (mut text, mut list, mut media) = (None, Vec::new(), Vec::new());
     for block in blocks {
         if let Some(medium) = read_medium(block)? {
             media.push(medium);
             continue;
         }
-        match block_text(block)? {
-            Some(text) => texts.push_str(&text),
-            None => has_others = true,
-        }
+        text = block_text(block)?;
         list.push(to_value(block)?);
     }
-    let output = if has_others {
-        Value::Array(list)
-    } else {
-        texts.into()
+    let output = match (text, list.as_slice()) {
+        (_, []) => "".into(),
+        (Some(text), [_]) => text.into(),
+        _ => Value::Array(list),
     };
     Ok((output, media))
 }

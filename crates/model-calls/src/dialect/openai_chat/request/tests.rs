@@ -65,11 +65,17 @@ fn set(field: &'static str, value: Value) -> impl FnOnce(&mut Document) {
     move |document| document.set(&[field], &value).unwrap()
 }
 
-/// Hides the result `xy`.
+/// Hides the results of all tools.
 fn hide(document: &mut Document) {
-    let text = document.to_text();
-    let hidden = text.replace(r#"{"output":"xy"}"#, r#"{"error":"hidden"}"#);
-    set_fields(document, &serde_json::from_str(&hidden).unwrap());
+    let mut form: Value = serde_json::from_str(&document.to_text()).unwrap();
+    for content in form["contents"].as_array_mut().unwrap() {
+        for part in content["parts"].as_array_mut().unwrap() {
+            if let Some(response) = part.pointer_mut("/functionResponse/response") {
+                *response = json!({ "error": "hidden" });
+            }
+        }
+    }
+    set_fields(document, &form);
 }
 
 /// Puts `*` for every `ss`.
