@@ -2,10 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{
-    example_call::{ExampleCall, default_call, event_name},
-    expectation::Expectation,
-};
+use super::{example_call::ExampleCall, expectation::Expectation};
 use crate::{
     config::{Problem, ProofCase, SourceSpan},
     dialect,
@@ -125,26 +122,13 @@ fn read_input(case: &ProofCase) -> Result<(String, CaseInput), String> {
         let label = format!("this {name} event");
         return Ok((label, CaseInput::Event(name, event.clone())));
     }
-    let model = case.model.as_deref();
-    let (label, call) = if let Some(request) = &case.request {
-        let path = case.path.as_deref();
-        let call = ExampleCall::from_request(path, request, case.answer.as_ref());
-        ("this request".to_owned(), call)
-    } else if let Some(prompt) = &case.prompt {
-        let call = ExampleCall::from_prompt(model, prompt);
-        ("this prompt".to_owned(), call)
-    } else if let Some(tool) = &case.tool_call {
-        let label = format!("a call of `{}`", tool.name);
-        (label, ExampleCall::from_tool_call(model, tool))
-    } else if let Some(tool) = &case.tool_result {
-        let label = format!("this result of `{}`", tool.name);
-        (label, ExampleCall::from_tool_result(model, tool))
-    } else if let Some(answer) = &case.answer {
-        let call = ExampleCall::from_answer(model, answer);
-        ("this answer".to_owned(), call)
-    } else {
-        let label = format!("model `{}`", model.unwrap_or_default());
-        (label, default_call(model))
-    };
-    Ok((label, CaseInput::Call(Box::new(call?))))
+    let (label, call) = ExampleCall::read(case)?;
+    Ok((label, CaseInput::Call(Box::new(call))))
+}
+
+/// Reads the name of a reported event.
+fn event_name(event: &Map<String, Value>) -> Result<EventName, String> {
+    let name = event.get("hook_event_name").and_then(Value::as_str);
+    let name = name.ok_or("the event has no `hook_event_name`")?;
+    EventName::parse(name).ok_or_else(|| format!("unknown event `{name}`"))
 }
