@@ -54,11 +54,6 @@ impl GuardCase {
     pub(super) fn new(case: &ProofCase, expectation: Expectation) -> Result<Self, Problem> {
         let problem = |message: String| Problem::at(&case.span, message);
         check_fields(case, expectation).map_err(problem)?;
-        let (label, input) = read_input(case).map_err(problem)?;
-        let label = match &case.name {
-            Some(name) => format!("case `{name}`"),
-            None => label,
-        };
         let header = |wanted: &str| {
             let mut headers = case.headers.iter();
             let found = headers.find(|(name, _)| name.eq_ignore_ascii_case(wanted));
@@ -67,6 +62,12 @@ impl GuardCase {
         let path = case.path.as_deref().unwrap_or_default();
         let (session, _) = dialect::split_session(path);
         let session = session.map(str::to_owned);
+        let agent = header("user-agent").unwrap_or_default();
+        let (label, input) = read_input(case, &agent).map_err(problem)?;
+        let label = match &case.name {
+            Some(name) => format!("case `{name}`"),
+            None => label,
+        };
         Ok(Self {
             label,
             span: case.span.clone(),
@@ -74,7 +75,7 @@ impl GuardCase {
             secret: case.secret.clone(),
             sender: Sender {
                 caller: case.caller.clone().unwrap_or_default(),
-                agent: header("user-agent").unwrap_or_default(),
+                agent,
                 session: session.or_else(|| header(SESSION_HEADER)),
             },
             input,
@@ -116,13 +117,13 @@ fn check_fields(case: &ProofCase, expectation: Expectation) -> Result<(), String
     Ok(())
 }
 
-fn read_input(case: &ProofCase) -> Result<(String, CaseInput), String> {
+fn read_input(case: &ProofCase, agent: &str) -> Result<(String, CaseInput), String> {
     if let Some(event) = &case.event {
         let name = event_name(event)?;
         let label = format!("this {name} event");
         return Ok((label, CaseInput::Event(name, event.clone())));
     }
-    let (label, call) = ExampleCall::read(case)?;
+    let (label, call) = ExampleCall::read(case, agent)?;
     Ok((label, CaseInput::Call(Box::new(call))))
 }
 

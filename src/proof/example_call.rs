@@ -8,6 +8,7 @@ use crate::{
     dialect::{self, Call, DialectError, Document, History, ResponseDocument},
     event::{AfterTool, EventName},
     model::ModelName,
+    session::CallRole,
     test_case::{DEFAULT_MODEL, model_path, read_answer, request_line},
 };
 
@@ -43,8 +44,9 @@ const ANSWER: &[EventName] = &[
 pub(super) struct ExampleCall {
     pub(super) call: Call,
     pub(super) document: Document,
-    /// New prompt of the request; empty if it has none.
-    pub(super) prompt: String,
+    /// The conversation of the request, if it has one.
+    pub(super) history: Option<History>,
+    pub(super) role: CallRole,
     /// Chunks of the model's answer.
     pub(super) answer: Vec<ResponseDocument>,
     /// Events that the case is about, in the order in which a call fires them.
@@ -52,12 +54,13 @@ pub(super) struct ExampleCall {
 }
 
 impl ExampleCall {
-    /// Reads the call of a case, which may be a part of one. Returns its name in messages, too.
+    /// Reads the call of a case, which may be a part of one, with this `User-Agent`. Returns its
+    /// name in messages, too.
     ///
     /// # Errors
     ///
     /// Fails if request, answer or model cannot be read.
-    pub(super) fn read(case: &ProofCase) -> Result<(String, Self), String> {
+    pub(super) fn read(case: &ProofCase, agent: &str) -> Result<(String, Self), String> {
         let (label, events) = subject(case);
         let path = case.path.clone();
         let path = path.unwrap_or_else(|| model_path(DEFAULT_MODEL));
@@ -72,8 +75,14 @@ impl ExampleCall {
         let read = || -> Result<Self, DialectError> {
             let body = dialect.parse_request(Bytes::from(request(case).to_string()))?;
             let document = dialect.open_request(&mut call, body)?.form;
+            let expectation = dialect::expected_response(&document)?;
             Ok(Self {
-                prompt: dialect::new_prompt(&call, &document)?.join("\n"),
+                history: History::read(&document)?,
+                // Only a whole request shows a helper call.
+                role: match case.request {
+                    Some(_) => CallRole::of(&call, expectation, agent),
+                    None => CallRole::Main,
+                },
                 answer: answer.map(|answer| answer.chunks).unwrap_or_default(),
                 call: call.clone(),
                 document,
@@ -89,13 +98,13 @@ impl ExampleCall {
         Ok((label, example))
     }
 
-    /// The `AfterTool` events of the request's new tool results.
+    /// Returns the `AfterTool` events of the results in the last content.
     ///
     /// # Errors
     ///
     /// Fails if the conversation cannot be read.
     pub(super) fn tool_results(&self) -> Result<Vec<AfterTool>, DialectError> {
-        let Some(history) = History::read(&self.document)? else {
+        let Some(history) = &self.history else {
             return Ok(Vec::new());
         };
         let Some(last) = history.contents().len().checked_sub(1) else {
