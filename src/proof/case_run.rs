@@ -60,7 +60,7 @@ impl CaseRunner<'_> {
         sender: &Sender,
         input: &CaseInput,
     ) -> Result<Vec<Stage>, String> {
-        let context = self.context(sender, input);
+        let context = self.context(sender, input)?;
         let mut run = CaseRun {
             runner: self,
             recorder: Recorder::for_event(ExchangeSummary::from_context(&context), Vec::new()),
@@ -81,23 +81,13 @@ impl CaseRunner<'_> {
         Ok(run.stages)
     }
 
-    fn context(&self, sender: &Sender, input: &CaseInput) -> Context {
-        let (call, sub_agent) = match input {
-            CaseInput::Event(_, fields) => (None, fields.get("agent_id").and_then(Value::as_str)),
-            CaseInput::Call(example) => {
-                let dialect = example.call.method.api.as_str();
-                let operation = example.call.operation.as_str();
-                (Some(CallContext { dialect, operation }), None)
-            }
-        };
-        let session = sender.session.clone();
+    fn context(&self, sender: &Sender, input: &CaseInput) -> Result<Context, String> {
         let key = match sender.caller.as_str() {
             "" => String::new(),
             name => caller_key(name),
         };
-        Context {
-            session_named: session.is_some(),
-            session_id: session.unwrap_or_else(|| format!("{SESSION_PREFIX}{}", Uuid::new_v4())),
+        let context = Context {
+            session_id: format!("{SESSION_PREFIX}{}", Uuid::new_v4()),
             cwd: self.config.hook_directory.display().to_string(),
             timestamp: self.timestamp.to_owned(),
             caller: Caller {
@@ -106,9 +96,19 @@ impl CaseRunner<'_> {
                 agent: sender.agent.clone(),
                 ..Caller::default()
             },
-            call,
-            sub_agent: sub_agent.map(str::to_owned),
             ..Context::default()
+        };
+        match input {
+            CaseInput::Event(_, fields) => context.with_reported(fields),
+            CaseInput::Call(example) => Ok(Context {
+                session_named: sender.session.is_some(),
+                session_id: sender.session.clone().unwrap_or(context.session_id),
+                call: Some(CallContext {
+                    dialect: example.call.method.api.as_str(),
+                    operation: example.call.operation.as_str(),
+                }),
+                ..context
+            }),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Events of cases: those that the gateway fires, with the same content.
 
+use serde_json::json;
+
 use super::forms::{assert_problem, assert_proven};
 
 /// A hook on an event that denies what contains a text, with one case of `must_deny`.
@@ -88,4 +90,41 @@ fn a_call_with_broken_arguments_does_not_prove_a_guard_of_tools() {
 
     let problem = "did not run: it is on BeforeTool, and the case fires ";
     assert_problem(&hook("BeforeTool", "ls", &chat(call)), problem);
+}
+
+#[test]
+fn an_event_of_a_case_has_the_fields_that_the_agent_reports() {
+    let event = |fields: &str| {
+        format!(
+            "{{ headers: {{ x-hookgate-session: other }}, \
+             event: {{ hook_event_name: BeforeTool, tool_name: run, tool_input: {{}}, {fields} }} }}"
+        )
+    };
+    let when = |condition: &str, case: &str| {
+        let config = hook("BeforeTool", "run", case);
+        config.replace(
+            "must_deny",
+            &format!("when: '{condition}'\n          must_deny"),
+        )
+    };
+    let named = event("session_id: s1, cwd: /prod/x");
+
+    assert_proven(&hook("BeforeTool", "\"cwd\":\"/prod/x", &named), &[]);
+    let condition = "session.named && session.id == \"s1\"";
+    assert_proven(&when(condition, &named), &[]);
+    for case in [&named, &event("session_id: ''")] {
+        let problem = "did not run: its `when` is false";
+        assert_problem(&when("session.id == \"other\"", case), problem);
+    }
+    let number = hook("BeforeTool", "run", &event("cwd: 1"));
+    assert_problem(&number, "`cwd` must be a string");
+    let settings = json!({ "hooks": { "Stop": [{ "hooks": [{
+        "command": "exit 2",
+        "must_deny": [{ "event": {
+            "hook_event_name": "AfterAgent", "agent_id": "", "prompt": "p",
+            "prompt_response": "r", "stop_hook_active": false,
+        } }],
+    }] }] } });
+    let files = [("settings.json", &*settings.to_string())];
+    assert_proven("hook_files: [{ path: settings.json }]\n", &files);
 }
