@@ -200,6 +200,8 @@ fn to_response<E: EventKind>(
     explained: Option<E>,
     session: &str,
 ) -> Value {
+    // A masked result is a denial for the agent only.
+    let verdict = E::action(&outcome.output);
     let mut output = output_for_agent::<E>(outcome.output, &outcome.runs);
     let action = E::action(&output);
     let arguments = explained
@@ -215,7 +217,7 @@ fn to_response<E: EventKind>(
         specific.insert("hookEventName".to_owned(), json!(E::NAME));
     }
     let hookgate = explained.map(|_event| Explanation {
-        verdict: action.as_str(),
+        verdict: verdict.as_str(),
         hooks: outcome.runs.into_iter().map(HookReport::from).collect(),
         diagnostics: outcome.diagnostics.into_iter().map(Into::into).collect(),
         session: session.to_owned(),

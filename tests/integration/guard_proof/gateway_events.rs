@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::forms::{assert_problem, assert_proven};
+use crate::harness::run;
 
 /// A hook on an event that denies what contains a text, with one case of `must_deny`.
 fn hook(event: &str, text: &str, case: &str) -> String {
@@ -127,4 +128,29 @@ fn an_event_of_a_case_has_the_fields_that_the_agent_reports() {
     }] }] } });
     let files = [("settings.json", &*settings.to_string())];
     assert_proven("hook_files: [{ path: settings.json }]\n", &files);
+}
+
+#[test]
+fn a_masked_result_is_an_edit_in_proofs_and_in_test_cases() {
+    let result = "tool_result: { name: x, result: a@b.com }";
+    let hook = |list: &str| {
+        format!(
+            "hooks: {{ AfterTool: [{{ hooks: [{{ {list} type: builtin, policy: redact, detect: [email], name: x }}] }}] }}\n"
+        )
+    };
+    let event = "event: { hook_event_name: AfterTool, tool_name: x, tool_input: {}, tool_response: { llmContent: a@b.com } }";
+    let cases = format!(
+        "config: c.yaml\ncases: [{{ name: masked, {event}, expect: {{ verdict: proceed, output: {{ decision: deny }} }} }}]\n"
+    );
+
+    let problem = "must deny this result of `x`, but allowed it";
+    assert_problem(&hook(&format!("must_deny: [{{ {result} }}],")), problem);
+    let lists = format!("must_mask: [{{ {result} }}], must_allow: [cases.yaml],");
+    assert_proven(&hook(&lists), &[("cases.yaml", &cases)]);
+
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("c.yaml"), hook("")).unwrap();
+    std::fs::write(folder.path().join("cases.yaml"), &cases).unwrap();
+    let (code, out, _) = run(&["test", "cases.yaml"], folder.path());
+    assert_eq!(code, 0, "{out}");
 }
