@@ -13,7 +13,7 @@ pub struct AnswerTexts {
 }
 
 impl AnswerTexts {
-    /// Adds a chunk.
+    /// Adds the texts of a chunk.
     ///
     /// # Errors
     ///
