@@ -42,7 +42,10 @@ pub use self::{
     before_tool_selection::BeforeToolSelection,
     definition::{EventDefinition, MatcherSubject, SubjectKind},
     hook_run::{EventOrigin, HookRun, RefusedCall},
-    input::{CallContext, Caller, Context, GatewayContext, HookInput, InputExtras, SessionScope},
+    input::{
+        CallContext, Caller, Context, GatewayContext, HookInput, InputExtras, SessionScope,
+        text_field,
+    },
     mcp::{mcp_context, mcp_tool},
     name::{AgentScope, EventAlias, EventName, SettingsFormat},
     notification::Notification,

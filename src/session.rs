@@ -32,7 +32,7 @@ pub use self::{
     lookup::Sessions,
     response_fingerprint::{ResponseFingerprinter, ResponseSummary},
     session_key::SessionKey,
-    session_request::{CallRole, MatchKind, RecordedMatch, SessionRequest},
+    session_request::{CallRole, MatchKind, RecordedMatch, SessionRequest, is_helper_call},
     state::{ItemNote, MAX_HOOK_TEXT_BYTES, MAX_KNOWN_ITEMS, SessionSource, SessionState},
     store::{MemoryStore, RedisStore, SessionStore},
     transcript::{TranscriptRequest, TranscriptResponse, Transcripts},

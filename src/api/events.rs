@@ -36,7 +36,7 @@ use crate::{
     error::{ApiError, ErrorReason},
     event::{
         Action, Caller, Context, EventKind, EventName, EventOrigin, EventVisitor, HookOutput,
-        HookRun,
+        HookRun, text_field,
     },
     hook::{EventOutcome, EventScope},
     middleware::{
@@ -50,9 +50,6 @@ use crate::{
 
 /// Path of the endpoint.
 const EVENTS_PATH: &str = "/hookgate/v1/events";
-
-/// Longest `session_id`, which is stored.
-const MAX_SESSION_ID_CHARS: usize = 256;
 
 /// Returns the routes of the endpoint.
 pub fn routes() -> Router<App> {
@@ -203,6 +200,8 @@ fn to_response<E: EventKind>(
     explained: Option<E>,
     session: &str,
 ) -> Value {
+    // A masked result is a denial for the agent only.
+    let verdict = E::action(&outcome.output);
     let mut output = output_for_agent::<E>(outcome.output, &outcome.runs);
     let action = E::action(&output);
     let arguments = explained
@@ -218,7 +217,7 @@ fn to_response<E: EventKind>(
         specific.insert("hookEventName".to_owned(), json!(E::NAME));
     }
     let hookgate = explained.map(|_event| Explanation {
-        verdict: action.as_str(),
+        verdict: verdict.as_str(),
         hooks: outcome.runs.into_iter().map(HookReport::from).collect(),
         diagnostics: outcome.diagnostics.into_iter().map(Into::into).collect(),
         session: session.to_owned(),
@@ -319,56 +318,32 @@ fn event_name(fields: &Map<String, Value>) -> Result<EventName, ApiError> {
     })
 }
 
-/// Reads the base fields and fills in those that are absent. An empty session is absent.
+/// Reads the base fields and fills in those that are absent.
 fn context(
     head: &Parts,
     fields: &Map<String, Value>,
     caller: Caller,
     snapshot: &Snapshot,
 ) -> Result<Context, ApiError> {
-    let text = |key| text_field(fields, key);
-    let named = text("session_id")?.filter(|id| !id.is_empty());
-    let session_named = named.is_some();
-    let session_id = named.unwrap_or_else(|| Uuid::new_v4().to_string());
-    if session_id.chars().count() > MAX_SESSION_ID_CHARS {
-        let message = format!("`session_id` longer than {MAX_SESSION_ID_CHARS} characters");
-        return Err(bad_event(message));
-    }
-    let hook_directory = || snapshot.config.hook_directory.display().to_string();
-    Ok(Context {
+    let context = Context {
         request_id: RequestId::from_extensions(&head.extensions).to_string(),
-        session_named,
-        session_id,
-        transcript_path: text("transcript_path")?.unwrap_or_default(),
-        cwd: text("cwd")?.unwrap_or_else(hook_directory),
-        cwd_reported: fields.get("cwd").is_some_and(Value::is_string),
-        timestamp: text("timestamp")?.unwrap_or_else(utc_timestamp),
+        session_id: Uuid::new_v4().to_string(),
+        cwd: snapshot.config.hook_directory.display().to_string(),
+        timestamp: utc_timestamp(),
         caller,
-        call: None,
-        // One that is no text, or an empty one, is absent.
-        sub_agent: text("agent_id")
-            .unwrap_or_default()
-            .filter(|id| !id.is_empty()),
-        computer_use: None,
         trace: trace_context(snapshot.audit.as_deref(), &head.headers),
-    })
+        ..Context::default()
+    };
+    context.with_reported(fields).map_err(bad_event)
 }
 
 /// Writes the session of the path into the base fields. It outranks theirs, as for model calls.
 fn apply_session_prefix(path: &str, fields: &mut Map<String, Value>) -> Result<(), ApiError> {
-    text_field(fields, "session_id")?;
+    text_field(fields, "session_id").map_err(bad_event)?;
     if let (Some(session), _) = split_session(path)? {
         fields.insert("session_id".to_owned(), session.into());
     }
     Ok(())
-}
-
-fn text_field(fields: &Map<String, Value>, key: &str) -> Result<Option<String>, ApiError> {
-    match fields.get(key) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(bad_event(format!("`{key}` must be a string"))),
-    }
 }
 
 fn bad_event(message: impl Into<String>) -> ApiError {

@@ -5,8 +5,10 @@ use serde_json::{Map, Value};
 
 use super::{
     definition::{EventDefinition, MatcherSubject, SubjectKind},
+    mcp::mcp_context,
     output::{ArgumentsMode, HookOutput, OutputPart},
 };
+use crate::dialect::FunctionCall;
 
 /// Tool call to be run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -24,6 +26,22 @@ pub struct BeforeTool {
     /// Tool of the original call, if this is a tail call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original_request_name: Option<String>,
+}
+
+/// The event of a call that hooks can inspect.
+impl From<FunctionCall> for BeforeTool {
+    fn from(call: FunctionCall) -> Self {
+        Self {
+            mcp_context: mcp_context(&call.name),
+            tool_name: call.name,
+            toolset_name: call.toolset,
+            tool_input: match call.arguments {
+                Value::Object(arguments) => arguments,
+                _ => Map::new(),
+            },
+            original_request_name: None,
+        }
+    }
 }
 
 impl EventDefinition for BeforeTool {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::{Map, Value, value::RawValue};
 
 use super::{name::EventName, trace::Trace};
 use crate::dialect::ComputerUse;
@@ -78,6 +78,9 @@ const SHORT_KEY_CHARS: usize = 16;
 /// Length of the caller's key in the session ids that hooks see, in characters.
 const SCOPE_CHARS: usize = 16;
 
+/// Longest session id of a report, which is stored.
+const MAX_SESSION_ID_CHARS: usize = 256;
+
 /// Scope of callers without a credential, which have no key.
 const ANONYMOUS_SCOPE: &str = "anonymous";
 
@@ -98,6 +101,33 @@ impl Caller {
 }
 
 impl Context {
+    /// Replaces the base fields by those that an agent has reported. An empty session is absent.
+    ///
+    /// # Errors
+    ///
+    /// Returns the problem of the first field that is invalid.
+    pub fn with_reported(self, fields: &Map<String, Value>) -> Result<Self, String> {
+        let named = text_field(fields, "session_id")?.filter(|id| !id.is_empty());
+        if named.is_some_and(|id| id.chars().count() > MAX_SESSION_ID_CHARS) {
+            return Err(format!(
+                "`session_id` longer than {MAX_SESSION_ID_CHARS} characters"
+            ));
+        }
+        // One that is no text, or an empty one, is absent.
+        let sub_agent = text_field(fields, "agent_id").unwrap_or_default();
+        let or = |field: Option<&str>, default| field.map_or(default, str::to_owned);
+        Ok(Self {
+            session_named: named.is_some(),
+            session_id: or(named, self.session_id),
+            transcript_path: or(text_field(fields, "transcript_path")?, self.transcript_path),
+            cwd: or(text_field(fields, "cwd")?, self.cwd),
+            cwd_reported: fields.get("cwd").is_some_and(Value::is_string),
+            timestamp: or(text_field(fields, "timestamp")?, self.timestamp),
+            sub_agent: sub_agent.filter(|id| !id.is_empty()).map(str::to_owned),
+            ..self
+        })
+    }
+
     /// Returns the facts of the request for hooks with `context: true`.
     pub fn gateway_context(&self) -> GatewayContext<'_> {
         GatewayContext {
@@ -123,6 +153,22 @@ impl Context {
                 Cow::Owned(format!("{}-{scope}", self.session_id))
             }
         }
+    }
+}
+
+/// Returns a text of a report; `None` if it is absent.
+///
+/// # Errors
+///
+/// Fails for other values than texts.
+pub fn text_field<'a>(
+    fields: &'a Map<String, Value>,
+    key: &str,
+) -> Result<Option<&'a str>, String> {
+    match fields.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(format!("`{key}` must be a string")),
     }
 }
 

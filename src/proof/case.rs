@@ -2,10 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{
-    example_call::{ExampleCall, default_call, event_name},
-    expectation::Expectation,
-};
+use super::{example_call::ExampleCall, expectation::Expectation};
 use crate::{
     config::{Problem, ProofCase, SourceSpan},
     dialect,
@@ -57,11 +54,6 @@ impl GuardCase {
     pub(super) fn new(case: &ProofCase, expectation: Expectation) -> Result<Self, Problem> {
         let problem = |message: String| Problem::at(&case.span, message);
         check_fields(case, expectation).map_err(problem)?;
-        let (label, input) = read_input(case).map_err(problem)?;
-        let label = match &case.name {
-            Some(name) => format!("case `{name}`"),
-            None => label,
-        };
         let header = |wanted: &str| {
             let mut headers = case.headers.iter();
             let found = headers.find(|(name, _)| name.eq_ignore_ascii_case(wanted));
@@ -70,6 +62,12 @@ impl GuardCase {
         let path = case.path.as_deref().unwrap_or_default();
         let (session, _) = dialect::split_session(path);
         let session = session.map(str::to_owned);
+        let agent = header("user-agent").unwrap_or_default();
+        let (label, input) = read_input(case, &agent).map_err(problem)?;
+        let label = match &case.name {
+            Some(name) => format!("case `{name}`"),
+            None => label,
+        };
         Ok(Self {
             label,
             span: case.span.clone(),
@@ -77,7 +75,7 @@ impl GuardCase {
             secret: case.secret.clone(),
             sender: Sender {
                 caller: case.caller.clone().unwrap_or_default(),
-                agent: header("user-agent").unwrap_or_default(),
+                agent,
                 session: session.or_else(|| header(SESSION_HEADER)),
             },
             input,
@@ -119,32 +117,19 @@ fn check_fields(case: &ProofCase, expectation: Expectation) -> Result<(), String
     Ok(())
 }
 
-fn read_input(case: &ProofCase) -> Result<(String, CaseInput), String> {
+fn read_input(case: &ProofCase, agent: &str) -> Result<(String, CaseInput), String> {
     if let Some(event) = &case.event {
         let name = event_name(event)?;
         let label = format!("this {name} event");
         return Ok((label, CaseInput::Event(name, event.clone())));
     }
-    let model = case.model.as_deref();
-    let (label, call) = if let Some(request) = &case.request {
-        let path = case.path.as_deref();
-        let call = ExampleCall::from_request(path, request, case.answer.as_ref());
-        ("this request".to_owned(), call)
-    } else if let Some(prompt) = &case.prompt {
-        let call = ExampleCall::from_prompt(model, prompt);
-        ("this prompt".to_owned(), call)
-    } else if let Some(tool) = &case.tool_call {
-        let label = format!("a call of `{}`", tool.name);
-        (label, ExampleCall::from_tool_call(model, tool))
-    } else if let Some(tool) = &case.tool_result {
-        let label = format!("this result of `{}`", tool.name);
-        (label, ExampleCall::from_tool_result(model, tool))
-    } else if let Some(answer) = &case.answer {
-        let call = ExampleCall::from_answer(model, answer);
-        ("this answer".to_owned(), call)
-    } else {
-        let label = format!("model `{}`", model.unwrap_or_default());
-        (label, default_call(model))
-    };
-    Ok((label, CaseInput::Call(Box::new(call?))))
+    let (label, call) = ExampleCall::read(case, agent)?;
+    Ok((label, CaseInput::Call(Box::new(call))))
+}
+
+/// Reads the name of a reported event.
+fn event_name(event: &Map<String, Value>) -> Result<EventName, String> {
+    let name = event.get("hook_event_name").and_then(Value::as_str);
+    let name = name.ok_or("the event has no `hook_event_name`")?;
+    EventName::parse(name).ok_or_else(|| format!("unknown event `{name}`"))
 }

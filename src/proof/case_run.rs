@@ -1,9 +1,9 @@
 //! Runs a case on one guard: fires its events on an engine without sinks.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
@@ -14,15 +14,16 @@ use super::{
 use crate::{
     auth::caller_key,
     config::{AfterModelMode, AskMode, Config},
-    dialect::{self, AllowedFunctions, DialectError, ResponseDocument},
+    dialect::{self, AllowedFunctions, AnswerTexts, DialectError, ResponseDocument},
     event::{
         Action, AfterAgent, AfterModel, BeforeAgent, BeforeModel, BeforeModelVerdict, BeforeTool,
         CallContext, Caller, Context, EventDefinition, EventKind, EventName, EventOrigin,
-        EventVisitor, FlowVerdict, HookOutput, HookRun, mcp_context, merge_outputs,
+        EventVisitor, FlowVerdict, HookOutput, HookRun, merge_outputs,
     },
     hook::{ConditionSubject, Engine, EventScope, Guard, run_hooks, run_response_hooks},
     observe::recorder::{ExchangeSummary, Recorder},
     policy::{ChunkPosition, PolicyRequest},
+    session::{CallRole, MemoryStore, Session, SessionRequest, SessionStore, Sessions},
 };
 
 /// Start of the session ids that hooks receive with cases.
@@ -59,7 +60,7 @@ impl CaseRunner<'_> {
         sender: &Sender,
         input: &CaseInput,
     ) -> Result<Vec<Stage>, String> {
-        let context = self.context(sender, input);
+        let context = self.context(sender, input)?;
         let mut run = CaseRun {
             runner: self,
             recorder: Recorder::for_event(ExchangeSummary::from_context(&context), Vec::new()),
@@ -80,23 +81,13 @@ impl CaseRunner<'_> {
         Ok(run.stages)
     }
 
-    fn context(&self, sender: &Sender, input: &CaseInput) -> Context {
-        let (call, sub_agent) = match input {
-            CaseInput::Event(_, fields) => (None, fields.get("agent_id").and_then(Value::as_str)),
-            CaseInput::Call(example) => {
-                let dialect = example.call.method.api.as_str();
-                let operation = example.call.operation.as_str();
-                (Some(CallContext { dialect, operation }), None)
-            }
-        };
-        let session = sender.session.clone();
+    fn context(&self, sender: &Sender, input: &CaseInput) -> Result<Context, String> {
         let key = match sender.caller.as_str() {
             "" => String::new(),
             name => caller_key(name),
         };
-        Context {
-            session_named: session.is_some(),
-            session_id: session.unwrap_or_else(|| format!("{SESSION_PREFIX}{}", Uuid::new_v4())),
+        let context = Context {
+            session_id: format!("{SESSION_PREFIX}{}", Uuid::new_v4()),
             cwd: self.config.hook_directory.display().to_string(),
             timestamp: self.timestamp.to_owned(),
             caller: Caller {
@@ -105,9 +96,19 @@ impl CaseRunner<'_> {
                 agent: sender.agent.clone(),
                 ..Caller::default()
             },
-            call,
-            sub_agent: sub_agent.map(str::to_owned),
             ..Context::default()
+        };
+        match input {
+            CaseInput::Event(_, fields) => context.with_reported(fields),
+            CaseInput::Call(example) => Ok(Context {
+                session_named: sender.session.is_some(),
+                session_id: sender.session.clone().unwrap_or(context.session_id),
+                call: Some(CallContext {
+                    dialect: example.call.method.api.as_str(),
+                    operation: example.call.operation.as_str(),
+                }),
+                ..context
+            }),
         }
     }
 }
@@ -127,13 +128,18 @@ impl CaseRun<'_> {
 
     /// Fires the events of a model call, in their order.
     async fn call(&mut self, example: &ExampleCall) -> Result<(), DialectError> {
+        let session = self.session(example).await?;
+        let prompt = session.prompts().last().zip(example.history.as_ref());
+        let prompt = prompt.map(|(prompt, history)| session.prompt_text(prompt, history));
+        let prompt = prompt.transpose()?.unwrap_or_default();
+        let is_main = example.role == CallRole::Main;
         for event in example.events {
             match event {
                 EventName::BeforeModel | EventName::AfterModel if !self.concerns(*event) => {
                     self.stages.push(Stage::new(*event));
                 }
-                EventName::BeforeAgent if !example.prompt.is_empty() => {
-                    let prompt = example.prompt.clone();
+                EventName::BeforeAgent if is_main && session.current_prompt().is_some() => {
+                    let prompt = prompt.clone();
                     self.fire(BeforeAgent { prompt }).await;
                 }
                 EventName::AfterTool => {
@@ -144,11 +150,26 @@ impl CaseRun<'_> {
                 EventName::BeforeModel => self.before_model(example).await?,
                 EventName::AfterModel => self.after_model(example).await?,
                 EventName::BeforeTool => self.before_tool(example).await?,
-                EventName::AfterAgent => self.after_agent(example).await?,
+                EventName::AfterAgent if is_main => self.after_agent(example, &prompt).await?,
                 _ => (),
             }
         }
         Ok(())
+    }
+
+    /// Opens a session of the call alone, which has its prompts.
+    async fn session(&self, example: &ExampleCall) -> Result<Box<Session>, DialectError> {
+        let store = MemoryStore::new(1, Duration::MAX);
+        let request = SessionRequest {
+            caller: &self.context.caller.key,
+            agent: &self.context.caller.agent,
+            named: None,
+            continued: None,
+            role: example.role,
+            recorded: None,
+        };
+        let sessions = Sessions::new(SessionStore::Memory(Box::new(store)));
+        sessions.open(request, example.history.as_ref()).await
     }
 
     async fn before_model(&mut self, example: &ExampleCall) -> Result<(), DialectError> {
@@ -236,39 +257,35 @@ impl CaseRun<'_> {
         Ok(vec![ResponseDocument::merge(chunks)?])
     }
 
-    /// Fires `BeforeTool` for each call of the answer.
+    /// Fires `BeforeTool` for each call of the answer that hooks can inspect.
     async fn before_tool(&mut self, example: &ExampleCall) -> Result<(), DialectError> {
         for chunk in &example.answer {
             for (_, call) in chunk.calls()? {
-                let event = BeforeTool {
-                    mcp_context: mcp_context(&call.name),
-                    tool_name: call.name,
-                    toolset_name: call.toolset,
-                    tool_input: match call.arguments {
-                        Value::Object(arguments) => arguments,
-                        _ => Map::new(),
-                    },
-                    original_request_name: None,
-                };
-                self.fire(event).await;
+                if call.refusal().is_none() {
+                    self.fire(BeforeTool::from(call)).await;
+                }
             }
         }
         Ok(())
     }
 
-    /// Fires `AfterAgent` for an answer that ends the turn: it has a text and no call.
-    async fn after_agent(&mut self, example: &ExampleCall) -> Result<(), DialectError> {
-        let mut prompt_response = String::new();
+    /// Fires `AfterAgent` for an answer that ends the turn: a candidate has a text and no call.
+    async fn after_agent(
+        &mut self,
+        example: &ExampleCall,
+        prompt: &str,
+    ) -> Result<(), DialectError> {
+        let mut texts = AnswerTexts::default();
         for chunk in &example.answer {
-            let continues = !chunk.proposed_calls()?.is_empty() || chunk.is_paused()?;
-            if continues || chunk.has_error()? {
+            if chunk.is_paused()? || chunk.has_error()? {
                 return Ok(());
             }
-            prompt_response.extend(chunk.plain_texts());
+            texts.push(chunk)?;
         }
+        let prompt_response = texts.without_calls();
         if !prompt_response.is_empty() {
             let event = AfterAgent {
-                prompt: example.prompt.clone(),
+                prompt: prompt.to_owned(),
                 prompt_response,
                 stop_hook_active: false,
             };
@@ -314,10 +331,7 @@ impl CaseRun<'_> {
 /// Merges the runs of a guard, also if it only observes.
 fn merged_output<E: EventKind>(runs: &[HookRun]) -> HookOutput {
     let outputs = runs.iter().map(|run| &run.result.output);
-    let (mut output, _) = merge_outputs(outputs, E::HONOURS);
-    // An agent that supports no replacement receives a denial.
-    output.deny_masked_result();
-    output
+    merge_outputs(outputs, E::HONOURS).0
 }
 
 /// Returns the fields of an event after the edits of a guard; `None` if they are

@@ -4,10 +4,11 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    config::{ProofToolCall, ProofToolResult},
+    config::ProofCase,
     dialect::{self, Call, DialectError, Document, History, ResponseDocument},
     event::{AfterTool, EventName},
     model::ModelName,
+    session::CallRole,
     test_case::{DEFAULT_MODEL, model_path, read_answer, request_line},
 };
 
@@ -43,8 +44,9 @@ const ANSWER: &[EventName] = &[
 pub(super) struct ExampleCall {
     pub(super) call: Call,
     pub(super) document: Document,
-    /// New prompt of the request; empty if it has none.
-    pub(super) prompt: String,
+    /// The conversation of the request, if it has one.
+    pub(super) history: Option<History>,
+    pub(super) role: CallRole,
     /// Chunks of the model's answer.
     pub(super) answer: Vec<ResponseDocument>,
     /// Events that the case is about, in the order in which a call fires them.
@@ -52,121 +54,57 @@ pub(super) struct ExampleCall {
 }
 
 impl ExampleCall {
-    /// A call with this path and body, and the model's answer to it.
-    pub(super) fn from_request(
-        path: Option<&str>,
-        request: &Map<String, Value>,
-        answer: Option<&Value>,
-    ) -> Result<Self, String> {
-        let path = path.map_or_else(|| model_path(DEFAULT_MODEL), str::to_owned);
-        let events = match answer {
-            Some(_) => REQUEST_AND_ANSWER,
-            None => REQUEST,
-        };
-        Self::parse(&path, &json!(request), answer, events)
-    }
-
-    /// A call with this prompt.
-    pub(super) fn from_prompt(model: Option<&str>, prompt: &str) -> Result<Self, String> {
-        let contents = json!([user_text(prompt)]);
-        let events = &[EventName::BeforeAgent, EventName::BeforeModel];
-        Self::of_any_api(model, &contents, None, events)
-    }
-
-    /// A call whose answer calls this tool.
-    pub(super) fn from_tool_call(
-        model: Option<&str>,
-        tool: &ProofToolCall,
-    ) -> Result<Self, String> {
-        let contents = json!([user_text(DEFAULT_PROMPT)]);
-        let answer = response(&json!([function_call(&tool.name, &tool.args)]));
-        let events = &[EventName::AfterModel, EventName::BeforeTool];
-        Self::of_any_api(model, &contents, Some(&answer), events)
-    }
-
-    /// A call that brings the result of this tool.
-    pub(super) fn from_tool_result(
-        model: Option<&str>,
-        tool: &ProofToolResult,
-    ) -> Result<Self, String> {
-        let result = match &tool.result {
-            Value::Object(fields) => json!(fields),
-            other => json!({ "output": other }),
-        };
-        let contents = json!([
-            user_text(DEFAULT_PROMPT),
-            { "role": "model", "parts": [function_call(&tool.name, &tool.args)] },
-            { "role": "user", "parts": [
-                { "functionResponse": { "name": tool.name, "response": result } },
-            ] },
-        ]);
-        let events = &[EventName::AfterTool, EventName::BeforeModel];
-        Self::of_any_api(model, &contents, None, events)
-    }
-
-    /// A call with this answer: a text, a response, or the list of its chunks.
-    pub(super) fn from_answer(model: Option<&str>, answer: &Value) -> Result<Self, String> {
-        let contents = json!([user_text(DEFAULT_PROMPT)]);
-        let answer = match answer {
-            Value::String(text) => response(&json!([{ "text": text }])),
-            other => other.clone(),
-        };
-        Self::of_any_api(model, &contents, Some(&answer), ANSWER)
-    }
-
-    /// A call in the form that all APIs share, of a model of any API.
-    fn of_any_api(
-        model: Option<&str>,
-        contents: &Value,
-        answer: Option<&Value>,
-        events: &'static [EventName],
-    ) -> Result<Self, String> {
-        let path = model_path(DEFAULT_MODEL);
-        let request = json!({ "contents": contents });
-        let mut example = Self::parse(&path, &request, answer, events)?;
-        if let Some(name) = model {
-            let parsed = ModelName::parse(name);
-            let parsed = parsed.ok_or_else(|| format!("`{name}` is not a model name"))?;
-            example.call.model = Some(parsed);
-        }
-        Ok(example)
-    }
-
-    fn parse(
-        path: &str,
-        request: &Value,
-        answer: Option<&Value>,
-        events: &'static [EventName],
-    ) -> Result<Self, String> {
-        let line = request_line(path);
+    /// Reads the call of a case, which may be a part of one, with this `User-Agent`. Returns its
+    /// name in messages, too.
+    ///
+    /// # Errors
+    ///
+    /// Fails if request, answer or model cannot be read.
+    pub(super) fn read(case: &ProofCase, agent: &str) -> Result<(String, Self), String> {
+        let (label, events) = subject(case);
+        let path = case.path.clone();
+        let path = path.unwrap_or_else(|| model_path(DEFAULT_MODEL));
+        let line = request_line(&path);
         let recognized = dialect::recognize_call(line);
         let recognized = recognized.ok_or_else(|| format!("unknown path `{}`", line.path))?;
         let call = recognized.and_then(|recognized| recognized.call);
         let mut call = call.map_err(|error| error.to_string())?;
         let dialect = dialect::of(call.method.api);
-        let answer = answer.map(|answer| read_answer(dialect, answer));
+        let answer = answer(case).map(|answer| read_answer(dialect, &answer));
         let answer = answer.transpose().map_err(|error| error.to_string())?;
         let read = || -> Result<Self, DialectError> {
-            let body = dialect.parse_request(Bytes::from(request.to_string()))?;
+            let body = dialect.parse_request(Bytes::from(request(case).to_string()))?;
             let document = dialect.open_request(&mut call, body)?.form;
+            let expectation = dialect::expected_response(&document)?;
             Ok(Self {
-                prompt: dialect::new_prompt(&call, &document)?.join("\n"),
+                history: History::read(&document)?,
+                // Only a whole request shows a helper call.
+                role: match case.request {
+                    Some(_) => CallRole::of(&call, expectation, agent),
+                    None => CallRole::Main,
+                },
                 answer: answer.map(|answer| answer.chunks).unwrap_or_default(),
                 call: call.clone(),
                 document,
                 events,
             })
         };
-        read().map_err(|error| error.to_string())
+        let mut example = read().map_err(|error| error.to_string())?;
+        if let Some(name) = &case.model {
+            let parsed = ModelName::parse(name);
+            let parsed = parsed.ok_or_else(|| format!("`{name}` is not a model name"))?;
+            example.call.model = Some(parsed);
+        }
+        Ok((label, example))
     }
 
-    /// The `AfterTool` events of the request's new tool results.
+    /// Returns the `AfterTool` events of the results in the last content.
     ///
     /// # Errors
     ///
     /// Fails if the conversation cannot be read.
     pub(super) fn tool_results(&self) -> Result<Vec<AfterTool>, DialectError> {
-        let Some(history) = History::read(&self.document)? else {
+        let Some(history) = &self.history else {
             return Ok(Vec::new());
         };
         let Some(last) = history.contents().len().checked_sub(1) else {
@@ -177,27 +115,79 @@ impl ExampleCall {
     }
 }
 
-/// A call for this model, of which only the model matters.
-pub(super) fn default_call(model: Option<&str>) -> Result<ExampleCall, String> {
-    let contents = json!([user_text(DEFAULT_PROMPT)]);
-    let events = &[EventName::BeforeModel];
-    ExampleCall::of_any_api(model, &contents, None, events)
+/// Returns the call of a case in messages, and the events that the case is about.
+fn subject(case: &ProofCase) -> (String, &'static [EventName]) {
+    match case {
+        ProofCase {
+            request: Some(_),
+            answer,
+            ..
+        } => {
+            let events = answer.as_ref().map_or(REQUEST, |_| REQUEST_AND_ANSWER);
+            ("this request".to_owned(), events)
+        }
+        ProofCase {
+            prompt: Some(_), ..
+        } => {
+            let events = &[EventName::BeforeAgent, EventName::BeforeModel];
+            ("this prompt".to_owned(), events)
+        }
+        ProofCase {
+            tool_call: Some(tool),
+            ..
+        } => {
+            let events = &[EventName::AfterModel, EventName::BeforeTool];
+            (format!("a call of `{}`", tool.name), events)
+        }
+        ProofCase {
+            tool_result: Some(tool),
+            ..
+        } => {
+            let events = &[EventName::AfterTool, EventName::BeforeModel];
+            (format!("this result of `{}`", tool.name), events)
+        }
+        ProofCase {
+            answer: Some(_), ..
+        } => ("this answer".to_owned(), ANSWER),
+        ProofCase { model, .. } => {
+            let label = format!("model `{}`", model.as_deref().unwrap_or_default());
+            (label, &[EventName::BeforeModel])
+        }
+    }
 }
 
-/// Reads the name of a reported event.
-pub(super) fn event_name(event: &Map<String, Value>) -> Result<EventName, String> {
-    let name = event.get("hook_event_name").and_then(Value::as_str);
-    let name = name.ok_or("the event has no `hook_event_name`")?;
-    EventName::parse(name).ok_or_else(|| format!("unknown event `{name}`"))
+/// Returns the request of a case, in the form that all APIs share unless it is given.
+fn request(case: &ProofCase) -> Value {
+    if let Some(request) = &case.request {
+        return json!(request);
+    }
+    let prompt = case.prompt.as_deref().unwrap_or(DEFAULT_PROMPT);
+    let mut contents = vec![content("user", &json!({ "text": prompt }))];
+    if let Some(tool) = &case.tool_result {
+        let result = match &tool.result {
+            Value::Object(fields) => json!(fields),
+            other => json!({ "output": other }),
+        };
+        let result = json!({ "functionResponse": { "name": tool.name, "response": result } });
+        contents.push(content("model", &function_call(&tool.name, &tool.args)));
+        contents.push(content("user", &result));
+    }
+    json!({ "contents": contents })
 }
 
-fn response(parts: &Value) -> Value {
-    let content = json!({ "role": "model", "parts": parts });
-    json!({ "candidates": [{ "content": content, "finishReason": "STOP", "index": 0 }] })
+/// Returns the answer of a case, if it has one: a tool call, a text or a response.
+fn answer(case: &ProofCase) -> Option<Value> {
+    let part = match (&case.tool_call, &case.answer) {
+        (Some(tool), _) => function_call(&tool.name, &tool.args),
+        (None, Some(Value::String(text))) if case.request.is_none() => json!({ "text": text }),
+        (None, answer) => return answer.clone(),
+    };
+    let content = content("model", &part);
+    Some(json!({ "candidates": [{ "content": content, "finishReason": "STOP", "index": 0 }] }))
 }
 
-fn user_text(text: &str) -> Value {
-    json!({ "role": "user", "parts": [{ "text": text }] })
+fn content(role: &str, part: &Value) -> Value {
+    json!({ "role": role, "parts": [part] })
 }
 
 fn function_call(name: &str, args: &Map<String, Value>) -> Value {

@@ -6,12 +6,9 @@ use serde_json::Value;
 use super::session_name::SessionName;
 use crate::{
     auth::Identity,
-    dialect::{
-        self, Call, Detail, Dialect, DialectError, Document, Operation, ResponseExpectation,
-    },
+    dialect::{self, Call, Detail, Dialect, DialectError, Document, ResponseExpectation},
     hook::ConditionSubject,
     model::LlmRequest,
-    session::CallRole,
 };
 
 /// The model call as it is about to go upstream. Hooks and policies edit it.
@@ -36,32 +33,6 @@ impl ModelRequest {
             call: &self.call,
             document: &self.document,
         }
-    }
-
-    /// Returns whether the request is an agent's own or a helper call.
-    pub(super) fn role(&self, agent: &str) -> CallRole {
-        let generates = self.call.operation.generates() && !self.call.retrieves();
-        let is_main = generates && !self.is_helper(agent);
-        if is_main {
-            CallRole::Main
-        } else {
-            CallRole::Helper
-        }
-    }
-
-    /// Returns whether a known agent makes this call for itself: to choose a model, to compress its
-    /// history, to find a title, to search the web. Calls of its agents declare functions, and
-    /// those of gemini-cli stream.
-    pub(super) fn is_helper(&self, agent: &str) -> bool {
-        let is_google = self.call.method.api.is_google();
-        let agents: &[&str] = if is_google {
-            &["CloudCodeVSCode", "GeminiCLI"]
-        } else {
-            &["claude-cli", "codex", "opencode"]
-        };
-        agents.iter().any(|name| agent.starts_with(name))
-            && !self.expectation.declares_functions
-            && (!is_google || self.call.operation == Operation::Generate)
     }
 
     /// Reserves the tokens of the call, as it is now, for a caller with a token quota. Returns

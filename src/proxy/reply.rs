@@ -18,6 +18,7 @@ use crate::{
     event::Reason,
     model::ResponseMutation,
     observe::recorder::Recorder,
+    session::is_helper_call,
     upstream::{UpstreamResponse, content_headers::UnexpectedContentType, headers},
 };
 
@@ -59,12 +60,13 @@ impl Responder {
     /// answered with text. Embeddings contain no text at all. Such calls are denied with an
     /// error.
     pub(super) fn new(context: &RequestContext, request: &ModelRequest) -> Self {
-        let can_be_text = request.call.operation.generates()
-            && request.expectation.format == ResponseFormat::Text
-            && !request.is_helper(&context.hook_context.caller.agent);
+        let (call, expectation) = (&request.call, request.expectation);
+        let can_be_text = call.operation.generates()
+            && expectation.format == ResponseFormat::Text
+            && !is_helper_call(call, expectation, &context.hook_context.caller.agent);
         Self {
             dialect: context.dialect,
-            call: request.call.clone(),
+            call: call.clone(),
             denials: if can_be_text {
                 context.snapshot.config.denials
             } else {

@@ -64,7 +64,7 @@ pub(super) async fn record_response(turn: &TurnState<'_>, buffer: &ResponseBuffe
     let usage = buffer.usage.as_deref().map(serde_json::from_slice);
     let usage: Option<Value> = usage.and_then(Result::ok);
     let entry = TranscriptResponse {
-        text: &buffer.text,
+        text: buffer.texts.first(),
         calls: &calls,
         model: &buffer.filter.model,
         usage: &usage.unwrap_or_default(),

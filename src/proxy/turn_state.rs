@@ -72,7 +72,11 @@ impl<'a> TurnState<'a> {
         }
         Ok(Self {
             context,
-            role: request.role(&hook_context.caller.agent),
+            role: CallRole::of(
+                &request.call,
+                request.expectation,
+                &hook_context.caller.agent,
+            ),
             expectation: request.expectation,
             hook_context,
             session: None,

@@ -6,7 +6,10 @@ use super::{
     session_key::SessionKey,
     state::{SessionSource, SessionState},
 };
-use crate::event::EventName;
+use crate::{
+    dialect::{Call, Operation, ResponseExpectation},
+    event::EventName,
+};
 
 /// Origin of a request.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +47,33 @@ pub enum CallRole {
     Main,
     /// An auxiliary call of the agent, such as choosing a model or summarizing.
     Helper,
+}
+
+impl CallRole {
+    /// Returns the purpose of a call of the agent with this `User-Agent`.
+    pub fn of(call: &Call, expectation: ResponseExpectation, agent: &str) -> Self {
+        let generates = call.operation.generates() && !call.retrieves();
+        if generates && !is_helper_call(call, expectation, agent) {
+            Self::Main
+        } else {
+            Self::Helper
+        }
+    }
+}
+
+/// Returns whether a known agent makes this call for itself: to choose a model, to compress its
+/// history, to find a title, to search the web. Calls of its agents declare functions, and those of
+/// gemini-cli stream.
+pub fn is_helper_call(call: &Call, expectation: ResponseExpectation, agent: &str) -> bool {
+    let is_google = call.method.api.is_google();
+    let agents: &[&str] = if is_google {
+        &["CloudCodeVSCode", "GeminiCLI"]
+    } else {
+        &["claude-cli", "codex", "opencode"]
+    };
+    agents.iter().any(|name| agent.starts_with(name))
+        && !expectation.declares_functions
+        && (!is_google || call.operation == Operation::Generate)
 }
 
 named_enum! {

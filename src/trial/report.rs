@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeMap, slice, sync::Arc};
 
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    dialect::{Dialect, read_stream},
+    dialect::{AnswerTexts, Dialect, read_stream},
     event::{Action, EventName, RuleId},
     hook::EventTrace,
     observe::trace::{CallRecord, RulePosition, TracedEvent},
@@ -106,43 +107,22 @@ fn message_of_event(event: &Value) -> Option<&str> {
     message.and_then(Value::as_str)
 }
 
-/// Returns a response in the content form that all APIs share; `None` if it is an error, or in
-/// that form already.
-fn content_form(answer: &Value, dialect: &dyn Dialect) -> Option<Value> {
-    if dialect.api().is_google() || answer.get("error").is_some() {
-        return None;
-    }
-    let bytes = |value: &Value| match value {
-        // An event that is no JSON, such as `[DONE]`.
-        Value::String(text) => text.clone().into_bytes(),
-        value => value.to_string().into_bytes(),
-    };
-    let chunks = match answer {
-        Value::Array(events) => {
-            let events = events.iter().map(|event| bytes(event).into());
-            read_stream(dialect, events).ok()?
-        }
-        whole => vec![dialect.open_response(bytes(whole).into()).ok()?],
-    };
-    let chunks = chunks
-        .iter()
-        .map(|chunk| serde_json::from_slice(&chunk.to_bytes()));
-    chunks.collect::<Result<_, _>>().ok().map(Value::Array)
-}
-
-/// Returns all text of a response that an agent displays, without thoughts; of an
-/// error, its message.
+/// Returns the texts of a response that an agent displays, without thoughts, and the message of its
+/// error.
 pub(super) fn shown_text(answer: &Value, dialect: &dyn Dialect) -> String {
-    let content = content_form(answer, dialect);
-    let answer = content.as_ref().unwrap_or(answer);
-    let text = |chunk: &Value| {
-        let chunk = chunk.get("response").unwrap_or(chunk);
-        let parts = chunk.pointer("/candidates/0/content/parts");
-        let parts = parts.and_then(Value::as_array).into_iter().flatten();
-        let shown = parts.filter(|part| part.get("thought") != Some(&Value::Bool(true)));
-        let texts = shown.filter_map(|part| part.get("text")?.as_str());
-        let error = chunk.pointer("/error/message").and_then(Value::as_str);
-        texts.chain(error).collect::<String>()
+    let events = answer_chunks(answer).iter().map(|event| match event {
+        // An event that is no JSON, such as `[DONE]`.
+        Value::String(text) => Bytes::from(text.clone()),
+        event => Bytes::from(event.to_string()),
+    });
+    let chunks = if answer.is_array() && !dialect.api().is_google() {
+        read_stream(dialect, events)
+    } else {
+        events.map(|event| dialect.open_response(event)).collect()
     };
-    answer_chunks(answer).iter().map(text).collect()
+    let mut texts = AnswerTexts::default();
+    let read = chunks.and_then(|chunks| chunks.iter().try_for_each(|chunk| texts.push(chunk)));
+    // What no API has, such as the output of an event, has no texts.
+    let shown = read.map_or_else(|_| String::new(), |()| texts.all());
+    shown + error_message(answer).unwrap_or_default()
 }

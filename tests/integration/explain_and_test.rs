@@ -426,6 +426,39 @@ cases:
 }
 
 #[test]
+fn the_text_of_a_case_has_all_candidates() {
+    let choice = |index: u8, text: &str| {
+        format!(
+            "{{ index: {index}, message: {{ role: assistant, content: {text} }}, finish_reason: stop }}"
+        )
+    };
+    let candidate = |index: u8, text: &str| {
+        format!(
+            "{{ index: {index}, content: {{ role: model, parts: [{{ text: {text} }}] }}, finishReason: STOP }}"
+        )
+    };
+    let [chat, gemini] = [&choice as &dyn Fn(u8, &str) -> String, &candidate]
+        .map(|one| format!("[{}, {}]", one(0, "fine"), one(1, "ann@example.com")));
+
+    let (code, stdout, stderr) = test(&format!(
+        "\
+cases:
+  - name: chat
+    api: openai_chat
+    request: {{ model: m, n: 2, messages: [{{ role: user, content: a }}] }}
+    answer: {{ id: c, object: chat.completion, model: m, created: 1, choices: {chat} }}
+    expect: {{ text: \"fine\\n\\nann@example.com\" }}
+  - name: gemini
+    request: {HELLO}
+    answer: {{ candidates: {gemini} }}
+    expect: {{ text: \"fine\\n\\nann@example.com\" }}
+"
+    ));
+
+    assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
+}
+
+#[test]
 fn a_config_is_tried_without_the_folders_that_only_the_gateway_writes() {
     let config = "upstreams: { gemini: { url: \"https://example.org\" } }
 audit: { path: none/audit.jsonl }

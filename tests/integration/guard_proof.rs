@@ -3,6 +3,7 @@
 mod busy;
 mod effects;
 mod forms;
+mod gateway_events;
 mod load;
 mod repeated;
 

@@ -148,7 +148,7 @@ async fn fire_after_agent(
     buffer: &mut ResponseBuffer<'_>,
     mut request: Document,
 ) -> Result<AnswerDecision, ApiError> {
-    let text = buffer.final_text();
+    let text = buffer.texts.without_calls();
     if text.is_empty() {
         return Ok(Break(None));
     }
@@ -171,7 +171,7 @@ async fn fire_after_agent(
         }
         FlowVerdict::Deny(reason) => reason,
     };
-    if has_failed || !buffer.with_calls.is_empty() {
+    if has_failed || buffer.texts.has_calls() {
         // Another answer would not repair the hook, nor have the calls of another candidate.
         turn.context.record_action(ExchangeAction::Deny);
         buffer.discard();
@@ -190,7 +190,7 @@ async fn fire_after_agent(
         let texts: Vec<&str> = context.into_iter().chain([reason.as_str()]).collect();
         dialect::replace_contents(&mut request, &texts)?;
     } else {
-        let denied = dialect::text_content(Role::Model, &buffer.final_text());
+        let denied = dialect::text_content(Role::Model, &buffer.texts.without_calls());
         let prompt = dialect::text_content(Role::User, reason.as_str());
         dialect::append_contents(&mut request, &[denied, prompt])?;
     }

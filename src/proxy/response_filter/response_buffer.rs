@@ -4,8 +4,7 @@
 //! the response are decided: an agent runs every call of a step that it has received.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    iter,
+    collections::BTreeSet,
     ops::ControlFlow::{self, Break, Continue},
 };
 
@@ -13,7 +12,9 @@ use bytes::Bytes;
 
 use super::{filter::ResponseFilter, hosted_calls::HostedCalls, refusal::Refusal};
 use crate::{
-    dialect::{DialectError, ModelStep, ProposedCall, ResponseDocument, ResponseFormat},
+    dialect::{
+        AnswerTexts, DialectError, ModelStep, ProposedCall, ResponseDocument, ResponseFormat,
+    },
     error::ApiError,
     event::EventName,
     policy::ChunkPosition,
@@ -31,12 +32,8 @@ pub struct ResponseBuffer<'a> {
     pub filter: ResponseFilter<'a>,
     /// Function calls so far, in the model's order.
     pub calls: Vec<ProposedCall>,
-    /// Text of the first candidate so far.
-    pub text: String,
-    /// Texts of the other candidates so far, by index.
-    alternatives: BTreeMap<u64, String>,
-    /// Indexes of the candidates with function calls.
-    pub with_calls: BTreeSet<u64>,
+    /// Texts of the response so far.
+    pub texts: AnswerTexts,
     /// All of the response so far, if a call may be denied. Else it is empty.
     pub step: ModelStep,
     /// Hosted calls without a result. An agent that sent them back would be refused.
@@ -99,9 +96,7 @@ impl<'a> ResponseBuffer<'a> {
             context: turn.context,
             filter,
             calls: Vec::new(),
-            text: String::new(),
-            alternatives: BTreeMap::new(),
-            with_calls: BTreeSet::new(),
+            texts: AnswerTexts::default(),
             step: ModelStep::default(),
             hosted_calls: std::mem::take(&mut turn.hosted_calls),
             usage: None,
@@ -177,11 +172,7 @@ impl<'a> ResponseBuffer<'a> {
             }
         }
         self.calls.extend(chunk.proposed_calls()?);
-        self.with_calls.extend(chunk.candidates_with_calls()?);
-        self.text.extend(chunk.plain_texts());
-        for (index, text) in chunk.alternative_texts() {
-            self.alternatives.entry(index).or_default().push_str(text);
-        }
+        self.texts.push(&chunk)?;
         if let Some(usage) = chunk.usage()? {
             self.usage = Some(usage);
         }
@@ -239,8 +230,7 @@ impl<'a> ResponseBuffer<'a> {
         if held_bytes > limit {
             return Err(UpstreamError::TooLarge { limit }.into());
         }
-        let alternatives = self.alternatives.values().map(String::capacity);
-        let texts = self.text.capacity() + alternatives.sum::<usize>() + self.filter.decision_bytes;
+        let texts = self.texts.bytes() + self.filter.decision_bytes;
         let buffered = held_bytes + texts + self.step.bytes();
         let new_bytes = buffered.saturating_sub(self.reserved_bytes);
         if new_bytes > 0 {
@@ -261,16 +251,6 @@ impl<'a> ResponseBuffer<'a> {
         }
     }
 
-    /// Returns the texts of the candidates without calls, with a blank line between them.
-    pub fn final_text(&self) -> String {
-        let others = self.alternatives.iter().map(|(index, text)| (*index, text));
-        let all = iter::once((0, &self.text)).chain(others);
-        let answers =
-            all.filter(|(index, text)| !text.is_empty() && !self.with_calls.contains(index));
-        let answers: Vec<&str> = answers.map(|(_, text)| text.as_str()).collect();
-        answers.join("\n\n")
-    }
-
     /// Returns whether what is held back is the result of decisions of hooks or policies.
     pub fn holds_decisions(&self) -> bool {
         !self.calls.is_empty() || self.held.iter().any(ResponseDocument::is_edited)
@@ -289,7 +269,7 @@ impl<'a> ResponseBuffer<'a> {
         if !self.sent_texts.is_empty() {
             return;
         }
-        self.text.clear();
+        self.texts = AnswerTexts::default();
         for chunk in std::mem::take(&mut self.held) {
             if let Some(before) = self.steps.before_release(&chunk) {
                 self.steps.record_answer_edit(before, Bytes::new());

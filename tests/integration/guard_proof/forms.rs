@@ -26,13 +26,13 @@ fn prove(config: &str, files: &[(&str, &str)]) -> (i32, Vec<String>) {
 
 /// Checks that every guard of a config is proven.
 #[track_caller]
-fn assert_proven(config: &str, files: &[(&str, &str)]) {
+pub fn assert_proven(config: &str, files: &[(&str, &str)]) {
     assert_eq!(prove(config, files), (0, Vec::new()), "{config}");
 }
 
 /// Checks that the only problem of a config contains a text.
 #[track_caller]
-fn assert_problem(config: &str, problem: &str) {
+pub fn assert_problem(config: &str, problem: &str) {
     let (code, problems) = prove(config, &[]);
     assert_eq!(code, 78, "{config}");
     assert_eq!(problems.len(), 1, "{problems:?}");

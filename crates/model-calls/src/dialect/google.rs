@@ -31,7 +31,8 @@ pub use self::{
         withhold_tools, write_request, write_tool_selection,
     },
     response::{
-        CallDecision, EditedCandidates, FinishEdits, ModelStep, PartialCalls, ProposedCall,
-        ResponseDocument, build_response, build_text_response, denied_calls, denied_step,
+        AnswerTexts, CallDecision, EditedCandidates, FinishEdits, ModelStep, PartialCalls,
+        ProposedCall, ResponseDocument, build_response, build_text_response, denied_calls,
+        denied_step,
     },
 };

@@ -2,13 +2,11 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use serde_json::{Map, Value};
-
 use super::ResponseFilter;
 use crate::{
     config::AskMode,
     dialect::{CallDecision, DialectError, FunctionCall, ResponseDocument},
-    event::{BeforeTool, Decision, EventDefinition, EventOrigin, Reason, mcp_context},
+    event::{BeforeTool, Decision, EventDefinition, EventOrigin, Reason},
     observe::recorder::ExchangeAction,
     policy::ChunkPosition,
     proxy::response_filter::refusal::Filtered,
@@ -73,27 +71,11 @@ impl ResponseFilter<'_> {
         candidate: u64,
         call: FunctionCall,
     ) -> ControlFlow<Reason, CallDecision> {
-        if call.is_partial || call.name.is_empty() {
-            let reason = "its arguments are streamed in parts, which hooks cannot inspect";
+        if let Some(reason) = call.refusal() {
             let mut refuse = |_: &FunctionCall| Some(reason.to_owned());
             return Continue(self.partial_calls.decide(candidate, &call, &mut refuse));
         }
-        let tool_input = match call.arguments {
-            Value::Null => Map::new(),
-            Value::Object(arguments) => arguments,
-            _ => {
-                let reason = "its arguments are not an object".to_owned();
-                return Continue(CallDecision::Refuse(reason));
-            }
-        };
-        self.decide_tool(BeforeTool {
-            mcp_context: mcp_context(&call.name),
-            tool_name: call.name,
-            toolset_name: call.toolset,
-            tool_input,
-            original_request_name: None,
-        })
-        .await
+        self.decide_tool(call.into()).await
     }
 
     /// Decides a complete call with the output of `BeforeTool`: keep, rewrite or refuse.

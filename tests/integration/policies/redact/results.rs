@@ -238,19 +238,20 @@ async fn context_of_hooks_is_appended_to_a_masked_result() {
 }
 
 #[tokio::test]
-async fn a_masked_result_is_a_denial_for_agents_and_proofs() {
+async fn a_masked_result_is_a_denial_for_agents_only() {
     let upstream = Upstream::mock().await;
     let event = json!({
         "hook_event_name": "AfterTool", "tool_name": "t", "tool_input": {},
         "tool_response": { "llmContent": "mail jo@example.com" },
     });
     let case = json!({ "event": event });
-    let policy = json!({ "policy": "redact", "detect": ["email"], "must_deny": [case] });
+    let policy = json!({ "policy": "redact", "detect": ["email"], "must_allow": [case], "must_mask": [case] });
     let gateway = TestGateway::start(&upstream, &format!("policies: [{policy}]\n")).await;
 
     let answer = gateway.agent().report(&event, "explain=1").await.json();
 
-    assert_eq!(answer["hookgate"]["verdict"], "deny");
+    assert_eq!(answer["hookgate"]["verdict"], "proceed");
+    assert_eq!(answer["decision"], "deny");
     assert_eq!(answer["reason"], "mail [REDACTED:email]");
 }
 

@@ -46,6 +46,15 @@ impl FunctionCall {
     pub fn names(&self) -> impl Iterator<Item = &str> {
         iter::once(self.name.as_str()).chain(self.toolset.as_deref())
     }
+
+    /// Returns the reason why hooks cannot inspect the call, if they cannot.
+    pub fn refusal(&self) -> Option<&'static str> {
+        if self.is_partial || self.name.is_empty() {
+            return Some("its arguments are streamed in parts, which hooks cannot inspect");
+        }
+        let is_complete = matches!(self.arguments, Value::Null | Value::Object(_));
+        (!is_complete).then_some("its arguments are not an object")
+    }
 }
 
 /// Elements that agents put before the first prompt: gemini-cli, Claude Code and Codex.

@@ -1,6 +1,7 @@
 //! Responses and their chunks: the stable form that hooks see, edits, and responses of our
 //! own (hook protocol, section 8).
 
+mod answer_texts;
 mod builder;
 mod candidate;
 mod chunk_merge;
@@ -20,6 +21,7 @@ mod text;
 pub mod text_chunk;
 
 pub use self::{
+    answer_texts::AnswerTexts,
     builder::{build_response, build_text_response},
     candidate::ProposedCall,
     chunk_reader::{ChunkReader, open_response},

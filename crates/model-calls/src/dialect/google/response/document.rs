@@ -261,14 +261,14 @@ impl ResponseDocument {
             .chain(self.first_parts().filter_map(Part::plain_text))
     }
 
-    /// Returns the texts of the other candidates with their indexes, without thoughts.
-    pub fn alternative_texts(&self) -> impl Iterator<Item = (u64, &str)> {
-        let others = self.candidates.iter();
-        let others = others.filter(|candidate| candidate.index != 0);
-        others.flat_map(|candidate| {
+    /// Returns the texts of all candidates with their indexes, without thoughts.
+    pub fn candidate_texts(&self) -> impl Iterator<Item = (u64, &str)> {
+        let text = self.text.as_ref().and_then(TextChunk::plain_text);
+        let parsed = self.candidates.iter().flat_map(|candidate| {
             let texts = candidate.parts().iter().filter_map(Part::plain_text);
             texts.map(|text| (candidate.index, text))
-        })
+        });
+        text.map(|text| (0, text)).into_iter().chain(parsed)
     }
 
     /// Returns the items of the first candidate, without partial calls.
