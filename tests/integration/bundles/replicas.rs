@@ -339,6 +339,33 @@ async fn a_stored_bundle_of_a_key_that_was_replaced_bounds_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stored_bundle_of_another_url_is_not_used_and_bounds_no_other() {
+    let publisher = Publisher::new();
+    let server = PolicyServer::start(Polling::Long).await;
+    // Created before the one that is stored.
+    server.publish("other", publisher.denying("0", "cherry"));
+    server.publish("prod", publisher.denying("1", "apple"));
+    let mut replica = Replica::start_from(&server, &publisher).await;
+    assert!(replica.denies("apple").await);
+    let file = replica.folder.path().join("hookgate.yaml");
+    let config = fs::read_to_string(&file).unwrap();
+    assert!(config.contains("/prod\""), "{config}");
+
+    fs::write(&file, config.replace("/prod\"", "/prod?signature=2\"")).unwrap();
+    replica.restart();
+    assert!(replica.denies("apple").await);
+    fs::write(&file, config.replace("/prod\"", "/other\"")).unwrap();
+    replica.restart();
+    assert!(replica.denies("cherry").await && !replica.denies("apple").await);
+    drop(server);
+    replica.restart();
+    assert!(replica.denies("cherry").await, "it is stored");
+
+    let log = replica.stop().await;
+    assert!(!log.contains("another source.url"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bundle_that_is_signed_again_is_stored_with_its_new_signature() {
     let (publisher, successor) = (Publisher::new(), Publisher::new());
     let server = PolicyServer::start(Polling::Long).await;
