@@ -247,7 +247,7 @@ fn the_gitlab_job_compares_with_a_config_whose_hooks_are_in_other_folders() {
         fs::write(at(folder).join(file), content).unwrap();
     }
     let script = format!(
-        "git init -q . && git add . && git -c user.name=a -c user.email=a@a commit -qm a \
+        "git init -q . && git add . && git -c user.name=a -c user.email=a@a -c commit.gpgsign=false commit -qm a \
          && git fetch -q . HEAD && {line}"
     );
 
