@@ -30,6 +30,7 @@ pub use self::{
     tool_arguments::ShownArguments,
     tool_names::{ArgumentNames, ToolAliases, ToolFamily, ToolKind, ToolNameOverride, ToolNames},
 };
+use crate::event::EventName;
 
 /// All protocols; the first is the default.
 pub const ALL: &[&dyn Protocol] = &[
@@ -52,6 +53,17 @@ pub const DIRECTORY_VARIABLES: &[&str] = &[
     "CLAUDE_PROJECT_DIR",
     "GEMINI_CWD",
 ];
+
+/// Returns the protocols whose agents have an event of this name, each with the event of hookgate.
+pub fn events_named(name: &str) -> impl Iterator<Item = (&'static str, EventName)> {
+    ALL.iter().filter_map(move |protocol| {
+        let mut aliases = protocol.settings_format()?.events.iter();
+        Some((
+            protocol.name(),
+            aliases.find(|alias| alias.name == name)?.event,
+        ))
+    })
+}
 
 /// Returns the protocol named `name`.
 pub fn find(name: &str) -> Option<&'static dyn Protocol> {

@@ -43,6 +43,7 @@ use crate::{
         Authenticated, InFlightGuard, RequestId, reserve_memory, split_session, trace_context,
     },
     observe::recorder::Recorder,
+    protocol,
     state::{App, Snapshot},
     timestamp::utc_timestamp,
     upstream::content_headers::{self, ContentEncoding, MediaType},
@@ -312,10 +313,21 @@ fn event_name(fields: &Map<String, Value>) -> Result<EventName, ApiError> {
     name.and_then(EventName::parse).ok_or_else(|| {
         let names: Vec<&str> = EventName::ALL.iter().map(|name| name.as_str()).collect();
         bad_event(format!(
-            "`hook_event_name` must be one of {}",
-            names.join(", ")
+            "`hook_event_name` must be one of {}{}",
+            names.join(", "),
+            name.and_then(untranslated_event).unwrap_or_default()
         ))
     })
+}
+
+/// Returns the advice for an event with the name that it has in an agent.
+fn untranslated_event(name: &str) -> Option<String> {
+    let (_, event) = protocol::events_named(name).next()?;
+    let options = protocol::events_named(name).map(|(form, _)| format!("`--protocol {form}`"));
+    let options = options.collect::<Vec<_>>().join(" or ");
+    Some(format!(
+        "; `{name}` is `{event}` here, to which `hookgate forward` translates it with {options}"
+    ))
 }
 
 /// Reads the base fields and fills in those that are absent.

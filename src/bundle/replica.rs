@@ -75,11 +75,12 @@ impl Replica {
     /// Fails if the folder cannot be used, or is used by another process.
     pub fn open(settings: &SourceSettings) -> Result<Self, ReplicaError> {
         let client = BundleClient::new(settings.wait);
+        let bundles = settings.bundles();
         Ok(Self {
-            bundles: settings.bundles(),
             poll: settings.poll,
             client: client.map_err(|error| ReplicaError::Client(error.to_string()))?,
-            store: BundleStore::open(&settings.persist)?,
+            store: BundleStore::open(&settings.persist, &bundles)?,
+            bundles,
             offered: Mutex::default(),
         })
     }
@@ -105,7 +106,7 @@ impl Replica {
     }
 
     /// Returns the config with the bundles of the servers. They must not be older than those that
-    /// were stored, even if these have problems, unless their manifests are damaged.
+    /// were stored of their URLs, even if these have problems, unless their manifests are damaged.
     ///
     /// # Errors
     ///

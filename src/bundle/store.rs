@@ -14,11 +14,13 @@ use std::{
 use policy_bundle::{Bundle, BundleError, ExtractedBundle, MAX_ARCHIVE_BYTES, Manifest};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
+use url::Url;
 
 use crate::{
-    config::PolicyLayer,
+    config::{BundleOrigin, PolicyLayer},
     file_replacement::{PRIVATE_MODE, create_folder, replace_file},
     regular_file,
+    sha256::sha256_hex,
 };
 
 /// Name of the file that names the archives in use.
@@ -27,6 +29,9 @@ const ACTIVE: &str = "active.json";
 /// Name of the file with the manifests of the bundles in use, by name. If an archive is
 /// damaged, they show which bundles are older.
 const MANIFESTS: &str = "manifests.json";
+
+/// Name of the file with the hashed URLs of the bundles in use, by name.
+const URLS: &str = "urls.json";
 
 /// Name of the folder with the files of bundles.
 const EXTRACTED: &str = "extracted";
@@ -40,6 +45,8 @@ const SHOWN_DIGITS: usize = 16;
 #[derive(Debug)]
 pub(super) struct BundleStore {
     folder: PathBuf,
+    /// Hashed URLs of the bundles of `source`, by name.
+    urls: BTreeMap<String, String>,
     /// Number of the next extracted bundle: equal bundles may be in use at once.
     next: AtomicU64,
     _lock: File,
@@ -72,7 +79,7 @@ pub enum BundleStoreError {
 impl BundleStore {
     /// Opens the folder, and creates it if its parent exists. Removes what an earlier process has
     /// extracted.
-    pub(super) fn open(folder: &Path) -> Result<Self, BundleStoreError> {
+    pub(super) fn open(folder: &Path, bundles: &[BundleOrigin]) -> Result<Self, BundleStoreError> {
         let at = |path: &Path| {
             let path = path.to_owned();
             move |source| BundleStoreError::Io { path, source }
@@ -89,18 +96,23 @@ impl BundleStore {
         create_folder(&extracted).map_err(at(&extracted))?;
         Ok(Self {
             folder: folder.to_owned(),
+            urls: bundles
+                .iter()
+                .map(|origin| (origin.name.clone(), hashed(&origin.url)))
+                .collect(),
             next: AtomicU64::default(),
             _lock: lock,
         })
     }
 
-    /// Reads the stored bundle of each name, if they were all stored. Their signatures are not
-    /// verified.
+    /// Reads the stored bundle of each name, if they were all stored and have the URLs of `source`.
+    /// Their signatures are not verified.
     pub(super) fn read<'a>(
         &self,
         names: impl IntoIterator<Item = &'a str>,
     ) -> Result<Option<Vec<Bundle>>, BundleStoreError> {
-        let active: BTreeMap<String, String> = self.read_json(ACTIVE)?;
+        let mut active: BTreeMap<String, String> = self.read_json(ACTIVE)?;
+        self.retain_same_urls(&mut active)?;
         let mut bundles = Vec::new();
         for name in names {
             let Some(file) = active.get(name).filter(|file| is_archive(file)) else {
@@ -115,9 +127,29 @@ impl BundleStore {
         Ok(Some(bundles))
     }
 
-    /// Reads the manifests of the bundles that were last in use, by name.
+    /// Reads the manifests of the bundles that were last in use and have the URLs of `source`, by
+    /// name.
     pub(super) fn manifests(&self) -> Result<BTreeMap<String, Manifest>, BundleStoreError> {
-        self.read_json(MANIFESTS)
+        let mut manifests: BTreeMap<String, Manifest> = self.read_json(MANIFESTS)?;
+        let count = manifests.len();
+        self.retain_same_urls(&mut manifests)?;
+        if manifests.len() < count {
+            tracing::info!("stored bundles are of another source.url, and not used");
+        }
+        Ok(manifests)
+    }
+
+    /// Removes what is stored of bundles of other URLs. An earlier version stored none.
+    fn retain_same_urls<T>(
+        &self,
+        stored: &mut BTreeMap<String, T>,
+    ) -> Result<(), BundleStoreError> {
+        let urls: BTreeMap<String, String> = self.read_json(URLS)?;
+        stored.retain(|name, _| {
+            urls.get(name)
+                .is_none_or(|url| self.urls.get(name) == Some(url))
+        });
+        Ok(())
     }
 
     /// Stores the bundles in use, as a whole, and removes those before them.
@@ -138,6 +170,9 @@ impl BundleStore {
         self.replace(ACTIVE, serde_json::to_vec(&active).map_err(io::Error::from))?;
         let manifests = serde_json::to_vec(&manifests);
         self.replace(MANIFESTS, manifests.map_err(io::Error::from))?;
+        // Last: if this is not written, the bundles are fetched again.
+        let urls = serde_json::to_vec(&self.urls);
+        self.replace(URLS, urls.map_err(io::Error::from))?;
         self.remove_others(&active);
         Ok(())
     }
@@ -189,6 +224,13 @@ impl BundleStore {
             }
         }
     }
+}
+
+/// Returns the hash of a URL without its query, which may have a signature that expires.
+fn hashed(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    sha256_hex(url.as_str())
 }
 
 /// Returns whether a name is that of an archive in this folder.

@@ -244,7 +244,7 @@ async fn prove(snapshots: Vec<Snapshot>, resources: &AppResources) -> Result<(),
         let cases = count(status.cases, "case", "cases");
         print(&format!(
             "proven: `{}`{}, {cases}",
-            status.name,
+            escape_invisible(&status.name),
             on.unwrap_or_default()
         ))?;
     }

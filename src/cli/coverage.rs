@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{failure::Failure, output::print};
+use super::{failure::Failure, output::print, replay};
 use crate::{dialect::HookCoverage, state::MethodPolicy, trial::load_config};
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -25,7 +25,10 @@ pub(super) struct CoverageArgs {
 
 impl CoverageArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let config = load_config(self.config.as_deref())?;
+        let config = match &self.config {
+            Some(file) => replay::load(file)?,
+            None => load_config(None)?,
+        };
         let all = MethodPolicy::all(&config);
         if self.json {
             return Ok(print(&format!("{:#}", serde_json::json!(all)))?);

@@ -18,6 +18,7 @@ use crate::{
     config::BUILTIN,
     event::{EventName, SkipReason},
     hook::{EventTrace, HookExecution, HookTrace},
+    invisible_char::escape_invisible,
     observe::trace::{RulePosition, TracedEvent, TracedRun},
     server,
     test_case::{AgentAction, DEFAULT_MODEL, SimulatedCall},
@@ -69,7 +70,9 @@ impl ExplainArgs {
                     report: &report,
                     execution,
                 };
-                print(&printer.lines().join("\n"))?;
+                let lines = printer.lines();
+                let lines: Vec<_> = lines.iter().map(|line| escape_invisible(line)).collect();
+                print(&lines.join("\n"))?;
             }
             if report.verdict == Some("error") {
                 let reason = report.reason.unwrap_or_default();

@@ -24,7 +24,8 @@ pub(super) struct MockArgs {
     /// Address to listen on
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9090")]
     listen: SocketAddr,
-    /// File with responses in order: one JSON object `{"method", "response"}` per line
+    /// File with responses in order: one JSON object `{"method", "response"}` per line. For all
+    /// APIs, the method is `generateContent` or `generateContentStream`
     #[arg(long, value_name = "FILE")]
     responses: Option<PathBuf>,
     /// Number of chunks of a streamed text

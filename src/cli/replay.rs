@@ -18,7 +18,7 @@ use super::{
     runtime::{self, until_signal},
 };
 use crate::{
-    config::Config,
+    config::{Config, ConfigError, Problem},
     replay::{
         FailCondition, Progress, RecordingSource, ReplayConfigs, ReplayReport, ReplayedHooks,
         ReportFormat, render, replay, replay_names,
@@ -86,7 +86,7 @@ impl ReplayArgs {
     }
 
     async fn replay(self) -> Result<ReplayReport, Failure> {
-        let after = load(&self.config)?;
+        let after = load_complete(&self.config)?;
         let log = self.from.as_deref();
         let log = log.or(self.path.as_deref().filter(|path| is_decision_log(path)));
         if let Some(log) = log {
@@ -100,7 +100,7 @@ impl ReplayArgs {
         }
         let configs = ReplayConfigs {
             after,
-            before: self.against.as_deref().map(load).transpose()?,
+            before: self.against.as_deref().map(load_complete).transpose()?,
             hooks: self.hooks,
         };
         let recording = RecordingSource {
@@ -114,6 +114,19 @@ impl ReplayArgs {
             report = replayed => Ok(report?),
             () = report_progress(&progress) => Err(Failure::Failed("no progress".to_owned())),
         }
+    }
+}
+
+/// Loads a config whose policies are all in its own files, so that a gate never passes without
+/// those of bundles.
+fn load_complete(file: &Path) -> Result<Config, Failure> {
+    let config = load(file)?;
+    match &config.source {
+        Some(source) => {
+            let message = "`source`: a config without its bundles cannot be replayed";
+            Err(ConfigError::from(Problem::at(&source.span, message)).into())
+        }
+        None => Ok(config),
     }
 }
 

@@ -166,18 +166,26 @@ pub(super) fn config_source(
     bundles: Option<SourceSettings>,
     registry: Registry,
 ) -> ConfigSource {
-    let read = move |input: ConfigInput<'_>| {
-        let is_file = matches!(input, ConfigInput::File(_));
-        let mut overrides = overrides.clone();
-        let mut file = file.as_deref();
-        match input {
-            ConfigInput::File(layers) => overrides.layers = layers,
-            ConfigInput::Other(other) => file = Some(other),
-            ConfigInput::Stored(files) => overrides.stored = Some(files),
-            ConfigInput::Posted(text) => return read_posted(file, text, overrides, &registry),
-        }
-        let config = read_file(file, &overrides, &registry)?;
-        // INVARIANT: a config with `source` is never in use without its bundles.
+    let read = move |input: ConfigInput<'_>, layers: Vec<PolicyLayer>| {
+        let read = |layers: Vec<PolicyLayer>| {
+            let mut overrides = Overrides {
+                layers,
+                ..overrides.clone()
+            };
+            let mut file = file.as_deref();
+            match &input {
+                ConfigInput::File => (),
+                ConfigInput::Other(other) => file = Some(other),
+                ConfigInput::Stored(files) => overrides.stored = Some(Arc::clone(files)),
+                ConfigInput::Posted(text) => {
+                    return read_posted(file, text.clone(), overrides, &registry);
+                }
+            }
+            read_file(file, &overrides, &registry)
+        };
+        let is_file = matches!(input, ConfigInput::File);
+        let config = read(if is_file { layers.clone() } else { Vec::new() })?;
+        // INVARIANT: a config with `source` is never in use, or compared, without its bundles.
         let [new, old] = [&config.source, &bundles]
             .map(|source| source.as_ref().map(SourceSettings::for_comparison));
         if is_file && new != old {
@@ -185,7 +193,14 @@ pub(super) fn config_source(
             let span = config.source.map(|source| source.span);
             return Err(Problem { span, message }.into());
         }
-        Ok(config)
+        if is_file || new.is_none() {
+            return Ok(config);
+        }
+        if new != old {
+            let message = "a shadow or rollout cannot have another `source`";
+            return Err(Problem::without_span(message).into());
+        }
+        read(layers)
     };
     ConfigSource::new(Arc::new(read))
 }

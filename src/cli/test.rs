@@ -12,7 +12,9 @@ use super::{
 };
 use crate::{
     config::ConfigError,
-    hook, server,
+    hook,
+    invisible_char::escape_invisible,
+    server,
     test_case::{CaseFile, TestCase},
     trial::{self, TrialError, run_case},
 };
@@ -77,6 +79,7 @@ fn load(paths: &[PathBuf]) -> Result<Vec<CaseFile>, Failure> {
 /// Returns `ok 1 - name`, or `not ok 1 - name` and the differences as YAML.
 fn report(number: usize, case: &TestCase, mismatches: &[String]) -> String {
     let name = case.name.replace(['\n', '#'], " ");
+    let name = escape_invisible(&name);
     if mismatches.is_empty() {
         return format!("ok {number} - {name}");
     }

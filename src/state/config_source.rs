@@ -24,8 +24,10 @@ use crate::{
     mutex::Mutex,
 };
 
-/// Reads a config from one of its sources.
-pub type ReadConfig = dyn Fn(ConfigInput<'_>) -> Result<Config, ConfigError> + Send + Sync;
+/// Reads a config from one of its sources, with the policies of these bundles if it has the
+/// `source` of the config in use.
+pub type ReadConfig =
+    dyn Fn(ConfigInput<'_>, Vec<PolicyLayer>) -> Result<Config, ConfigError> + Send + Sync;
 
 /// Stores the bundles that are about to be in use.
 pub type StoreLayers = dyn Fn(&[PolicyLayer]) -> Result<(), String> + Send + Sync;
@@ -33,8 +35,8 @@ pub type StoreLayers = dyn Fn(&[PolicyLayer]) -> Result<(), String> + Send + Syn
 /// Source from which [`ReadConfig`] reads a config.
 #[derive(Debug, Clone)]
 pub enum ConfigInput<'a> {
-    /// The config file of the command line, with the policies of these bundles.
-    File(Vec<PolicyLayer>),
+    /// The config file of the command line.
+    File,
     /// Another file in its directory, with the same command line.
     Other(&'a Path),
     /// The files of a stored revision.
@@ -96,10 +98,10 @@ impl ConfigSource {
     ///
     /// Returns every problem of the config and of the bundles.
     pub fn read_layers(&self, layers: Vec<PolicyLayer>) -> Result<Config, SourceError> {
-        self.load(ConfigInput::File(layers)).map_err(|error| {
+        self.load(ConfigInput::File, layers).map_err(|error| {
             let SourceState { layers, .. } = self.state();
             // New bundles are not refused for problems of the config file.
-            match self.load(ConfigInput::File(layers.clone())) {
+            match self.load(ConfigInput::File, layers.clone()) {
                 Err(error) if !layers.is_empty() => SourceError::FileOfBundles(error),
                 _ => error.into(),
             }
@@ -115,7 +117,7 @@ impl ConfigSource {
     pub fn read(&self) -> Result<Config, SourceError> {
         let SourceState { layers, lock, .. } = self.state();
         self.files.begin_read();
-        let file = self.load(ConfigInput::File(layers.clone()))?;
+        let file = self.load(ConfigInput::File, layers.clone())?;
         let kept = file.revisions.as_ref().filter(|_| !file.texts.is_empty());
         let store = kept.cloned().map(RevisionStore::new);
         let active = store.as_ref().map(RevisionStore::active);
@@ -138,18 +140,22 @@ impl ConfigSource {
         }
     }
 
-    /// Reads a config that is not taken into use.
+    /// Reads a config that is not taken into use, with the bundles in use.
     ///
     /// # Errors
     ///
     /// Returns every problem of the config.
     pub(super) fn read_other(&self, input: ConfigInput<'_>) -> Result<Config, ConfigError> {
-        (self.read)(input)
+        (self.read)(input, self.state().layers)
     }
 
     /// Reads a config that is about to be in use, and keeps the list of its files.
-    fn load(&self, input: ConfigInput<'_>) -> Result<Config, ConfigError> {
-        let read = (self.read)(input);
+    fn load(
+        &self,
+        input: ConfigInput<'_>,
+        layers: Vec<PolicyLayer>,
+    ) -> Result<Config, ConfigError> {
+        let read = (self.read)(input, layers);
         let files = read
             .as_ref()
             .map_or_else(|error| &error.files, |config| &config.files);
@@ -174,7 +180,7 @@ impl ConfigSource {
     pub(super) fn read_stored(&self, revision: StoredRevision) -> Result<Config, SourceError> {
         let (state, store) = self.state_and_store()?;
         let StoredRevision { version, files, .. } = revision;
-        let mut config = match (self.read)(ConfigInput::Stored(files)) {
+        let mut config = match (self.read)(ConfigInput::Stored(files), Vec::new()) {
             Ok(config) => config,
             Err(source) => return Err(SourceError::Stored { version, source }),
         };
@@ -201,7 +207,7 @@ impl ConfigSource {
         let (state, _) = self.state_and_store()?;
         let directory = state.files.first().and_then(|file| file.parent());
         let path = directory.unwrap_or(Path::new("")).join(to);
-        Ok(self.load(ConfigInput::Other(&path))?)
+        Ok(self.load(ConfigInput::Other(&path), Vec::new())?)
     }
 
     /// Returns whether an operator took a version into use, and the config file has not changed

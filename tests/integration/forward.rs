@@ -286,6 +286,21 @@ fn an_input_that_does_not_end_is_a_failure_after_the_timeout() {
     assert_eq!(output.status.code(), Some(2));
 }
 
+#[tokio::test]
+async fn an_event_that_is_not_translated_names_the_protocols_that_have_it() {
+    let gate = gate().await;
+    let url = format!("http://{}", gate.agents);
+    let event = json!({ "hook_event_name": "PreToolUse", "tool_name": "Bash" });
+
+    let output = forward(&url, &[], &event).await;
+
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let advice = "`PreToolUse` is `BeforeTool` here, to which `hookgate forward` translates it \
+                  with `--protocol claude` or `--protocol codex`\n";
+    assert!(stderr.ends_with(advice), "{stderr}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
 /// Event at the end of a turn, with the name that an agent of this hook protocol has for it.
 fn turn_end(protocol: &str) -> Value {
     let name = match protocol {

@@ -566,7 +566,7 @@ fn a_change_is_still_noticed_after_the_config_was_read_for_a_bundle() {
     let config = "upstreams: { gemini: { url: https://example.org } }\n";
     fs::write(&file, config).unwrap();
     let path = file.clone();
-    let source = ConfigSource::new(Arc::new(move |_| {
+    let source = ConfigSource::new(Arc::new(move |_, _| {
         Config::load(&path, &Overrides::default(), &hook::registry())
     }));
     source.read().unwrap();

@@ -126,7 +126,8 @@ impl StatusArgs {
     /// Returns the reason why the fleet is not as it should be.
     fn problem(&self, status: &FleetStatus) -> Option<String> {
         let shortened = status.decision_logs.iter().find(|log| log.lost.is_some());
-        if let Some(log) = shortened {
+        // A mark stays for 30 days, whatever the revision is.
+        if let Some(log) = shortened.filter(|_| self.wait_for.is_none()) {
             return Some(format!(
                 "decision log {} became shorter or was replaced",
                 log.head.log

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use policy_bundle::{
     Bundle, BundleFile, ExtractedBundle, Manifest, Requirement, Revision, read_directory,
 };
+use uuid::Uuid;
 
 use super::files::{read_bundle, write_bundle};
 use crate::{
@@ -182,7 +183,7 @@ struct OrgBundle<'a> {
 impl<'a> OrgBundle<'a> {
     fn extract(path: &'a Path) -> Result<Self, Failure> {
         let bundle = read_bundle(path)?;
-        let name = format!("hookgate-bundle-{}", std::process::id());
+        let name = format!("hookgate-bundle-{}", Uuid::new_v4());
         let extracted = ExtractedBundle::new(bundle, env::temp_dir().join(name));
         let extracted = Arc::new(extracted.map_err(Failure::of)?);
         Ok(Self { path, extracted })

@@ -5,11 +5,15 @@ use std::collections::BTreeSet;
 use super::{layers::local_bundle_settings, loader::Loader, upstreams::is_unencrypted};
 use crate::config::{
     settings::revisions::source::{BundleOrigin, PollRange, SourceSettings},
+    source_span::Problem,
     spanned_yaml::span_to_value,
 };
 
 /// Settings that choose a config, and so exclude `source`.
 const EXCLUDED: [&str; 3] = ["revisions", "rollout", "hook_directory"];
+
+/// Warning about a config that is read by a command, which fetches no bundles.
+const WITHOUT_BUNDLES: &str = "the policies and hooks of the bundles of `source` are not part of this: test them in the folders of the bundles";
 
 impl Loader {
     pub(super) fn check_source(&mut self) {
@@ -19,6 +23,10 @@ impl Loader {
         let span = span_to_value(&self.document.key_span("/source"));
         if let Some(source) = self.mapping_mut("/source") {
             source.insert("span".to_owned(), span);
+        }
+        if self.layers.is_empty() {
+            let span = self.document.key_span("/source");
+            self.warnings.push(Problem::at(&span, WITHOUT_BUNDLES));
         }
         let local = local_bundle_settings(&self.document, &self.value);
         self.problems.extend(local);

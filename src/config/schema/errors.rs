@@ -87,14 +87,10 @@ impl SchemaError<'_> {
 
     /// Returns the advice for an event of another protocol.
     fn foreign_event(name: &str) -> Option<String> {
-        protocol::ALL.iter().find_map(|protocol| {
-            let mut aliases = protocol.settings_format()?.events.iter();
-            let event = aliases.find(|alias| alias.name == name)?.event;
-            let protocol = protocol.name();
-            Some(format!(
-                " of the protocol `{protocol}`: here it is `{event}`; a file under `hook_files` with `protocol: {protocol}` may have it"
-            ))
-        })
+        let (protocol, event) = protocol::events_named(name).next()?;
+        Some(format!(
+            " of the protocol `{protocol}`: here it is `{event}`; a file under `hook_files` with `protocol: {protocol}` may have it"
+        ))
     }
 
     /// Checks whether the keys of the mapping with the error are events.

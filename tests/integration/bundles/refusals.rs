@@ -270,8 +270,8 @@ async fn a_hostile_archive_is_refused_before_anything_is_written() {
     assert_eq!(extracted.len(), 1, "{extracted:?}");
     assert_eq!(
         names(stored).len(),
-        4,
-        "active.json, manifests.json, one archive, extracted"
+        5,
+        "active.json, manifests.json, urls.json, one archive, extracted"
     );
     assert!(replica.denies("apple").await);
 }

@@ -16,6 +16,7 @@ use super::server::{PolicyServer, Polling, Publisher};
 use crate::harness::{
     Agent, ServerProcess, TEST_TIMEOUT, Upstream, eventually, prompt, run, serve_command,
 };
+use crate::trace::until;
 
 /// Environment variable with the number of replicas.
 const REPLICAS: &str = "HOOKGATE_REPLICAS";
@@ -338,6 +339,33 @@ async fn a_stored_bundle_of_a_key_that_was_replaced_bounds_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stored_bundle_of_another_url_is_not_used_and_bounds_no_other() {
+    let publisher = Publisher::new();
+    let server = PolicyServer::start(Polling::Long).await;
+    // Created before the one that is stored.
+    server.publish("other", publisher.denying("0", "cherry"));
+    server.publish("prod", publisher.denying("1", "apple"));
+    let mut replica = Replica::start_from(&server, &publisher).await;
+    assert!(replica.denies("apple").await);
+    let file = replica.folder.path().join("hookgate.yaml");
+    let config = fs::read_to_string(&file).unwrap();
+    assert!(config.contains("/prod\""), "{config}");
+
+    fs::write(&file, config.replace("/prod\"", "/prod?signature=2\"")).unwrap();
+    replica.restart();
+    assert!(replica.denies("apple").await);
+    fs::write(&file, config.replace("/prod\"", "/other\"")).unwrap();
+    replica.restart();
+    assert!(replica.denies("cherry").await && !replica.denies("apple").await);
+    drop(server);
+    replica.restart();
+    assert!(replica.denies("cherry").await, "it is stored");
+
+    let log = replica.stop().await;
+    assert!(!log.contains("another source.url"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bundle_that_is_signed_again_is_stored_with_its_new_signature() {
     let (publisher, successor) = (Publisher::new(), Publisher::new());
     let server = PolicyServer::start(Polling::Long).await;
@@ -532,6 +560,70 @@ async fn a_reload_with_another_source_is_refused_at_its_position() {
     assert_eq!(reloaded.status, 400, "{}", reloaded.text());
     let problem = "hookgate.yaml:2:1: `source` has changed: restart to apply";
     assert!(reloaded.text().contains(problem), "{}", reloaded.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shadow_with_the_source_in_use_has_its_bundles() {
+    let publisher = Publisher::new();
+    let server = server_with(&publisher, "apple").await;
+    let replica = Replica::start_from(&server, &publisher).await;
+    let config = fs::read_to_string(replica.folder.path().join("hookgate.yaml")).unwrap();
+
+    let other = config.replace("wait: 5s", "wait: 6s");
+    let refused = replica.operator.post("/shadow?sample=1", other).await;
+    let started = replica.operator.post("/shadow?sample=1", config).await;
+    assert!(replica.denies("apple").await);
+
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert!(
+        refused.text().contains("cannot have another `source`"),
+        "{}",
+        refused.text()
+    );
+    assert_eq!(started.status, 200, "{}", started.text());
+    let is_evaluated = |status: &Value| status["report"]["counts"]["calls"] == 1;
+    let status = until(&replica.operator, "/shadow", is_evaluated).await;
+    assert_eq!(status["report"]["counts"]["unchanged"], 1, "{status:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_name_a_source_whose_bundles_they_do_not_read() {
+    let publisher = Publisher::new();
+    let server = PolicyServer::start(Polling::Long).await;
+    let folder = folder_with_source(&server, &publisher);
+    let event = "{ \"contents\": [{ \"role\": \"user\", \"parts\": [{ \"text\": \"hi\" }] }] }";
+    let cases = format!(
+        "config: hookgate.yaml\n\
+         cases: [{{ name: hi, request: {event}, expect: {{ verdict: proceed }} }}]\n"
+    );
+    for (name, content) in [
+        ("cases.yaml", cases.as_str()),
+        ("event.json", event),
+        ("log", "{}\n"),
+    ] {
+        fs::write(folder.path().join(name), content).unwrap();
+    }
+
+    let warning = "warning: hookgate.yaml:2:1: the policies and hooks of the bundles of `source`";
+    for command in [
+        &["check"][..],
+        &["test", "cases.yaml"],
+        &["explain", "--config", "hookgate.yaml", "event.json"],
+        &["coverage", "--config", "hookgate.yaml"],
+    ] {
+        let (code, _, err) = run(command, folder.path());
+        assert_eq!(code, 0, "{command:?}: {err}");
+        assert!(err.contains(warning), "{command:?}: {err}");
+    }
+    for command in [
+        &["replay", "--config", "hookgate.yaml", "log"][..],
+        &["replay", "--config", "hookgate.yaml", "--from", "log"],
+    ] {
+        let (code, _, err) = run(command, folder.path());
+        assert_eq!(code, 78, "{command:?}: {err}");
+        let refusal = "\nhookgate.yaml:2:1: `source`: ";
+        assert!(err.contains(refusal), "{command:?}: {err}");
+    }
 }
 
 /// A folder with the config of a gateway that has no stored bundle.

@@ -37,12 +37,12 @@ fn doctor(home: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> (i32, 
     )
 }
 
-/// Installs the laptop kit below a root, with one option.
-fn install(root: &Path, option: [&str; 2]) -> Output {
+/// Installs the laptop kit below a root, with more options.
+fn install<const N: usize>(root: &Path, options: [&str; N]) -> Output {
     Command::new("config/agents/laptop/install")
         .args(["--url", "https://hookgate.example:8787", "--root"])
         .arg(root)
-        .args(option)
+        .args(options)
         .output()
         .unwrap()
 }
@@ -94,6 +94,33 @@ async fn the_laptop_kit_leaves_no_route_that_bypasses_the_gateway() {
             .filter(|way| way.verdict == Verdict::Gateway);
         assert!(routed.count() >= 9, "{login}: {:#?}", report.ways);
     }
+}
+
+#[test]
+fn the_laptop_kit_replaces_settings_of_others_only_if_asked() {
+    let root = TempDir::new().unwrap();
+    let settings = root.path().join("etc/claude-code/managed-settings.json");
+    let own = r#"{"permissions":{"deny":["Bash(rm *)"]}}"#;
+    fs::create_dir_all(settings.parent().unwrap()).unwrap();
+    fs::write(&settings, own).unwrap();
+    let read = || fs::read_to_string(&settings).unwrap();
+
+    let refused = install(root.path(), []);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert_eq!(read(), own);
+    let replaced = install(root.path(), ["--replace"]);
+    assert!(replaced.status.success(), "{replaced:?}");
+    let written = read();
+    assert!(written.contains("hookgate.example"), "{written}");
+    let copy = settings.with_file_name("managed-settings.json.before-hookgate");
+    assert_eq!(fs::read_to_string(copy).unwrap(), own);
+    assert!(install(root.path(), []).status.success());
+
+    let merged = written.replacen('{', r#"{ "permissions": {},"#, 1);
+    fs::write(&settings, &merged).unwrap();
+    let kept = install(root.path(), []);
+    assert!(kept.status.success(), "{kept:?}");
+    assert_eq!(read(), merged);
 }
 
 #[test]

@@ -156,6 +156,39 @@ hooks:
 }
 
 #[test]
+fn control_characters_of_answers_and_reasons_are_escaped() {
+    let config = "\
+upstreams: { gemini: { url: https://example.org } }
+hooks:
+  AfterModel: [{ hooks: [{ name: \"a\\e[2J\", command: \"printf 'b\\e\\nverdict: proceed' >&2; exit 2\" }] }]
+";
+    let text = "c\u{1b}[2J\nverdict: proceed";
+    let call = json!({
+        "body": { "contents": [{ "role": "user", "parts": [{ "text": "Hello" }] }] },
+        "answer": { "candidates": [{ "content": { "role": "model", "parts": [{ "text": text }] } }] },
+    });
+    let passed = "upstreams: { gemini: { url: https://example.org } }\n";
+    for (config, shown, verdict) in [
+        (config, r"b\u{1b}\nverdict: proceed", "verdict: deny: b"),
+        (passed, r"c\u{1b}[2J\nverdict: proceed", "verdict: proceed"),
+    ] {
+        let call = call.to_string();
+        let folder = folder(&[("hookgate.yaml", config), ("call.json", &call)]);
+
+        let output = explain(&folder, &["call.json"]);
+
+        assert!(!output.contains('\u{1b}'), "{output}");
+        assert!(output.contains(shown), "{output}");
+        let verdicts = output.lines().filter(|line| line.starts_with("verdict:"));
+        let verdicts: Vec<&str> = verdicts.collect();
+        assert!(
+            verdicts.len() == 1 && verdicts[0].starts_with(verdict),
+            "{output}"
+        );
+    }
+}
+
+#[test]
 fn parts_of_the_merged_output_without_effect_are_explained() {
     let config = "\
 upstreams: { gemini: { url: https://example.org } }

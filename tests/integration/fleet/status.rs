@@ -209,7 +209,7 @@ async fn a_truncated_decision_log_is_reported() {
     let kept: Vec<&str> = text.lines().take(1).collect();
     fs::write(&log, kept.join("\n") + "\n").unwrap();
 
-    let _other = Replica::serve(folder);
+    let other = Replica::serve(folder);
 
     let fleet = one
         .until("a shorter log", |fleet| {
@@ -221,6 +221,14 @@ async fn a_truncated_decision_log_is_reported() {
     assert!(text.contains(hash), "{lost}");
     let (code, _out, error) = one.cli(&[]).await;
     assert_eq!(code, 1);
+    assert!(error.contains("became shorter or was replaced"), "{error}");
+    other.served.terminate();
+    let fleet = one
+        .until("one replica", |fleet| replicas(fleet).len() == 1)
+        .await;
+    let revision = fleet["revision"].as_str().unwrap();
+    let (code, _out, error) = one.cli(&["--wait-for", revision]).await;
+    assert_eq!(code, 0, "{error}");
     assert!(error.contains("became shorter or was replaced"), "{error}");
     let log = log.to_str().unwrap();
     let verified = run(

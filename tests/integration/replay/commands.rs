@@ -229,6 +229,37 @@ pub(super) fn fail_on_of_job(name: &str) -> String {
     folded.join(" ")
 }
 
+#[test]
+fn the_gitlab_job_compares_with_a_config_whose_hooks_are_in_other_folders() {
+    let job = format!("{}/config/ci/gitlab.yaml", env!("CARGO_MANIFEST_DIR"));
+    let job = fs::read_to_string(job).unwrap();
+    let line = job.lines().find(|line| line.contains("git archive"));
+    let line = line.unwrap().trim().trim_start_matches("- ");
+    let repository = tempfile::tempdir().unwrap();
+    let at = |path: &str| repository.path().join(path);
+    let config = "upstreams: { gemini: { url: http://127.0.0.1:1 } }\n\
+                  hook_files: [{ path: ../.gemini/settings.json }]\nhook_directory: ..\n";
+    for (folder, file, content) in [
+        ("config", "hookgate.yaml", config),
+        (".gemini", "settings.json", r#"{ "hooks": {} }"#),
+    ] {
+        fs::create_dir(at(folder)).unwrap();
+        fs::write(at(folder).join(file), content).unwrap();
+    }
+    let script = format!(
+        "git init -q . && git add . && git -c user.name=a -c user.email=a@a -c commit.gpgsign=false commit -qm a \
+         && git fetch -q . HEAD && {line}"
+    );
+
+    let mut shell = std::process::Command::new("bash");
+    shell.args(["-c", &script]).current_dir(repository.path());
+    assert!(shell.status().unwrap().success());
+    let arguments = ["coverage", "--config", "base/config/hookgate.yaml"];
+    let (code, _, err) = run(&arguments, repository.path());
+
+    assert_eq!(code, 0, "{err}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_before_the_since_time_are_skipped() {
     let recorded = record_calls().await;
