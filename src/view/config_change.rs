@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Takes a stored revision into use. `report` is the SHA-256 of the report on which the
-/// promotion is based.
+/// promotion is based, and `expected` the version that must be in use.
 ///
 /// # Errors
 ///
@@ -21,17 +21,24 @@ pub async fn promote(
     revision: String,
     by: Arc<str>,
     report: Option<String>,
+    expected: Option<String>,
 ) -> Result<PromotionRecord, ApiError> {
-    Ok(on_blocking_thread(move || app.promote(&revision, &by, report)).await??)
+    let promote = move || app.promote(&revision, &by, report, expected.as_deref());
+    Ok(on_blocking_thread(promote).await??)
 }
 
-/// Takes the revision into use that was in use before.
+/// Takes the revision into use that was in use before. `expected` is the version that must be in
+/// use.
 ///
 /// # Errors
 ///
 /// Returns the reason why the revision is not in use.
-pub async fn roll_back(app: App, by: Arc<str>) -> Result<PromotionRecord, ApiError> {
-    Ok(on_blocking_thread(move || app.roll_back(&by)).await??)
+pub async fn roll_back(
+    app: App,
+    by: Arc<str>,
+    expected: Option<String>,
+) -> Result<PromotionRecord, ApiError> {
+    Ok(on_blocking_thread(move || app.roll_back(&by, expected.as_deref())).await??)
 }
 
 /// Runs a function that reads or writes files of the config on a thread for blocking tasks.

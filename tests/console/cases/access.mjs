@@ -104,7 +104,7 @@ export function accessTests(suite) {
     await gateway.edit((config) => config.replace("(?i)project aurora", "(?i)project borealis"));
     await waitUntil("the changed file is loaded", async () => (await version()) !== first);
     const second = await version();
-    const rollBack = (page) => page.getByRole("button", { name: "Roll back to the previous revision" });
+    const rollBack = (page) => page.getByRole("button", { name: "Roll back to" });
     await withWindow(browser, gateway, { user: "vera" }, async (page) => {
       await page.goto("/console/changes");
       await page.getByText("Promoting and rolling back need the role").waitFor();
