@@ -44,7 +44,10 @@ use self::{
         call, calls, changes, config, coverage, denials, fleet, overview, rules, sessions, try_it,
     },
 };
-use crate::{middleware::identify_admin_user, state::App};
+use crate::{
+    middleware::{identify_admin_user, limit_time},
+    state::App,
+};
 
 /// Returns the routes. All but the login page and the assets require a user, if the config has
 /// a credential.
@@ -78,6 +81,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/login", get(login_page).post(log_in))
         .route("/console/assets/{name}", get(get_asset))
         .merge(pages)
+        .route_layer(from_fn(limit_time))
         .route_layer(from_fn_with_state(app.clone(), page_responses))
         .route_layer(from_fn_with_state(app.clone(), identify_admin_user))
 }
