@@ -31,6 +31,7 @@ mod timeline;
 
 use axum::{
     Router,
+    extract::DefaultBodyLimit,
     middleware::{from_fn, from_fn_with_state},
     response::Redirect,
     routing::{any, get, post},
@@ -71,7 +72,12 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/changes/end-shadow", post(changes::end_shadow))
         .route("/console/changes/promote", post(changes::promote))
         .route("/console/changes/rollback", post(changes::roll_back))
-        .route("/console/try", get(try_it::show).post(try_it::submit))
+        .route(
+            "/console/try",
+            get(try_it::show)
+                .post(try_it::submit)
+                .layer(DefaultBodyLimit::max(try_it::MAX_FORM_BYTES)),
+        )
         .route("/console/logout", post(log_out))
         .route("/console/{*path}", any(unknown_page))
         .route_layer(from_fn(require_login));

@@ -52,7 +52,6 @@ pub(super) async fn try_action(
         mode: request.mode,
         version: request.version.as_deref(),
     };
-    let tried = trials.perform(&app, &principal, trial);
-    let (_action, report) = tried.await?;
-    Ok(Json(json!(report)))
+    let tried = trials.perform(&app, &principal, trial, |_, report| json!(report));
+    Ok(Json(tried.await?))
 }

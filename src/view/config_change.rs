@@ -41,7 +41,8 @@ pub async fn roll_back(
     Ok(on_blocking_thread(move || app.roll_back(&by, expected.as_deref())).await??)
 }
 
-/// Runs a function that reads or writes files of the config on a thread for blocking tasks.
+/// Runs a function that uses files or computes for long on a thread for blocking tasks. The thread
+/// of the admin listener also accepts the connections of agents.
 ///
 /// # Errors
 ///
@@ -50,7 +51,7 @@ pub async fn on_blocking_thread<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {
     let run = spawn_blocking(run).await;
-    run.map_err(|_panicked| ApiError::new(ErrorReason::Internal, "config task aborted"))
+    run.map_err(|_panicked| ApiError::new(ErrorReason::Internal, "task aborted"))
 }
 
 impl From<ReloadError> for ApiError {
