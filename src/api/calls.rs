@@ -247,8 +247,8 @@ impl CallQuery {
     }
 }
 
-/// Returns the events of calls. Without any, it is one without data: agents store its id, from which
-/// they continue, and ignore the rest.
+/// Returns the events of calls. Without any, it is one without data: agents store its id, from
+/// which they continue, and ignore the rest.
 fn call_events(tail: &LiveTail, batch: &TraceBatch) -> String {
     let lost = tail.lost_event(batch);
     let calls = batch.calls.iter().map(|call| {

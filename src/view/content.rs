@@ -51,8 +51,8 @@ pub async fn view_content(
     Ok(Some(content))
 }
 
-/// Makes a part of a page from kept content, which can take seconds. Waits for a slot of the few that
-/// there are.
+/// Makes a part of a page from kept content, which can take seconds, on a thread for blocking
+/// tasks. Waits until one of the few slots for this is free.
 ///
 /// # Errors
 ///

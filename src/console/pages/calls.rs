@@ -84,7 +84,8 @@ pub(in crate::console) async fn stream(
     Ok(tail.respond(None, Some(ends), stop, write))
 }
 
-/// Returns an event with the rows of calls. Its id is where the browser continues, also without any.
+/// Returns an event with the rows of calls, also without any: its id is where the browser
+/// continues.
 fn row_events(tail: &LiveTail, batch: &TraceBatch, query: &str) -> String {
     let calls = batch.calls.iter();
     let rows: Vec<CallRow> = calls.map(|call| CallRow::new(call, query)).collect();
