@@ -31,7 +31,7 @@ mod start_settings;
 mod units;
 
 pub use self::{
-    config_document::{ConfigDocument, ConfigSection, to_yaml},
+    config_document::{ConfigDocument, ConfigSection, YamlValue, to_yaml},
     config_files::ConfigFiles,
     matcher::Matcher,
     overrides::{MissingSecrets, Overrides},

@@ -31,6 +31,7 @@ mod timeline;
 
 use axum::{
     Router,
+    extract::DefaultBodyLimit,
     middleware::{from_fn, from_fn_with_state},
     response::Redirect,
     routing::{any, get, post},
@@ -44,7 +45,10 @@ use self::{
         call, calls, changes, config, coverage, denials, fleet, overview, rules, sessions, try_it,
     },
 };
-use crate::{middleware::identify_admin_user, state::App};
+use crate::{
+    middleware::{identify_admin_user, limit_time},
+    state::App,
+};
 
 /// Returns the routes. All but the login page and the assets require a user, if the config has
 /// a credential.
@@ -68,7 +72,12 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/changes/end-shadow", post(changes::end_shadow))
         .route("/console/changes/promote", post(changes::promote))
         .route("/console/changes/rollback", post(changes::roll_back))
-        .route("/console/try", get(try_it::show).post(try_it::submit))
+        .route(
+            "/console/try",
+            get(try_it::show)
+                .post(try_it::submit)
+                .layer(DefaultBodyLimit::max(try_it::MAX_FORM_BYTES)),
+        )
         .route("/console/logout", post(log_out))
         .route("/console/{*path}", any(unknown_page))
         .route_layer(from_fn(require_login));
@@ -78,6 +87,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/login", get(login_page).post(log_in))
         .route("/console/assets/{name}", get(get_asset))
         .merge(pages)
+        .route_layer(from_fn(limit_time))
         .route_layer(from_fn_with_state(app.clone(), page_responses))
         .route_layer(from_fn_with_state(app.clone(), identify_admin_user))
 }

@@ -187,7 +187,7 @@ impl ApiError {
 
     /// Returns the seconds after which a client may retry, rounded up: a client that
     /// returns too early is refused again.
-    fn retry_seconds(&self) -> Option<u64> {
+    pub fn retry_seconds(&self) -> Option<u64> {
         self.retry_after.map(|delay| {
             let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
             seconds.max(1)

@@ -9,6 +9,7 @@ mod on_body_end;
 mod origin_check;
 mod rejected_request;
 mod request_extensions;
+mod request_timeout;
 mod session_prefix;
 mod trace_context;
 
@@ -24,6 +25,7 @@ pub use self::{
     origin_check::{check_origin, is_foreign_link},
     rejected_request::{AuditRecorded, ListenerKind, RejectedRequest, RenderedError},
     request_extensions::{Authenticated, PeerInfo, RequestId},
+    request_timeout::{MAX_REQUEST_SECONDS, limit_time},
     session_prefix::{check_session_name, is_session_name, split_session, sub_agent_session},
     trace_context::trace_context,
 };

@@ -2,6 +2,7 @@
 //!
 //! One file for each page. Values are computed when they are asked for.
 
+mod bounded_text;
 pub mod config;
 pub mod config_change;
 pub mod content;
@@ -15,6 +16,4 @@ pub mod sessions;
 pub mod test_case;
 pub mod trial;
 
-/// Seconds after which the admin listener ends a request, which includes a session store, a config
-/// reload and a trial.
-pub const MAX_REQUEST_SECONDS: u64 = 60;
+pub use self::bounded_text::{MAX_TEXT_BYTES, bounded_text};

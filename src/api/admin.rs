@@ -22,7 +22,7 @@ use crate::{
     auth::{AdminPrincipal, LimitsMode, LossMode, SharedLimits},
     config::{BUILTIN, FailureMode, HookMode},
     error::ApiError,
-    middleware::{identify_admin_user, require_admin_user, require_operator},
+    middleware::{identify_admin_user, limit_time, require_admin_user, require_operator},
     proof::GuardStatus,
     state::{App, ReloadCause, UnknownPath},
     timestamp::whole_milliseconds,
@@ -59,7 +59,8 @@ pub fn routes(app: &App) -> Router<App> {
         .merge(calls::routes())
         .route("/try", post(trial::try_action))
         .route_layer(from_fn(require_admin_user))
-        .route_layer(from_fn_with_state(app.clone(), identify_admin_user));
+        .route_layer(from_fn_with_state(app.clone(), identify_admin_user))
+        .route_layer(from_fn(limit_time));
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))

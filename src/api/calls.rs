@@ -1,19 +1,15 @@
 //! The live trace: calls, denials and rules. Content is served apart from the rest.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use axum::{
     Json, Router,
-    body::Body,
     extract::{Path, RawQuery, State},
-    response::{IntoResponse, Response},
+    response::Response,
     routing::{get, post},
 };
-use bytes::Bytes;
-use futures_util::{StreamExt as _, stream};
-use http::{HeaderMap, header};
+use http::HeaderMap;
 use serde::Deserialize;
-use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::{
@@ -25,7 +21,7 @@ use crate::{
     error::{ApiError, ErrorReason},
     observe::trace::{
         CallList, CallView, DenialList, InFlightCalls, MAX_PAGE_RECORDS, SessionWatch,
-        StoredContent, TraceFilter,
+        StoredContent, TraceBatch, TraceFilter,
     },
     state::App,
     view::{
@@ -34,9 +30,6 @@ use crate::{
         rules::{self, RuleView},
     },
 };
-
-/// Time between two comments on an idle live tail.
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Returns the routes of the live trace.
 pub(super) fn routes() -> Router<App> {
@@ -150,15 +143,9 @@ pub(super) async fn stream_calls(
     let query = CallQuery::parse(query.as_deref())?;
     let after = live_tail::last_position(&headers).or(query.after);
     let tail = LiveTail::open(&app, principal, query.filter, after)?;
-    let begin = position_event(&tail);
-    let shutdown = app.resources.draining.clone();
-    let events = stream::unfold(tail, move |tail| {
-        let shutdown = shutdown.clone();
-        async move { shutdown.run_until_cancelled(next_events(tail)).await? }
-    });
-    let events = stream::iter([Ok(begin)]).chain(events);
-    let content_type = [(header::CONTENT_TYPE, "text/event-stream")];
-    Ok((content_type, Body::from_stream(events)).into_response())
+    let begin = call_events(&tail, &TraceBatch::default());
+    let stop = app.resources.draining.clone();
+    Ok(tail.respond(Some(begin), None, stop, call_events))
 }
 
 /// Keeps the content of a session for a while, for the reason that is given.
@@ -260,30 +247,20 @@ impl CallQuery {
     }
 }
 
-type EventPiece = (Result<Bytes, Infallible>, LiveTail);
-
-/// Waits for the next calls, or returns the position, which also keeps the connection alive.
-async fn next_events(mut tail: LiveTail) -> Option<EventPiece> {
-    let batch = tail.next(Instant::now() + KEEP_ALIVE_INTERVAL).await?;
-    let lost = tail.lost_event(&batch);
+/// Returns the events of calls. Without any, it is one without data: agents store its id, from
+/// which they continue, and ignore the rest.
+fn call_events(tail: &LiveTail, batch: &TraceBatch) -> String {
+    let lost = tail.lost_event(batch);
     let calls = batch.calls.iter().map(|call| {
         // A summary of strings and numbers always becomes JSON.
         let data = serde_json::to_string(&call.summary()).unwrap_or_default();
         format!("id: {}\nevent: call\ndata: {data}\n\n", call.seq)
     });
     let text: String = lost.into_iter().chain(calls).collect();
-    let events = if text.is_empty() {
-        position_event(&tail)
-    } else {
-        text.into()
-    };
-    Some((Ok(events), tail))
-}
-
-/// Returns an event without data: agents store its id, from which they continue, and ignore the
-/// rest.
-fn position_event(tail: &LiveTail) -> Bytes {
-    format!("id: {}\n\n", tail.position()).into()
+    if text.is_empty() {
+        return format!("id: {}\n\n", tail.position());
+    }
+    text
 }
 
 fn unknown_call() -> ApiError {

@@ -113,7 +113,7 @@ pub(super) async fn promote(
         let message = "`report` must be a SHA-256 in hexadecimal digits";
         return Err(ApiError::new(ErrorReason::BadDocument, message));
     }
-    let promoted = config_change::promote(app, revision, principal.name, report).await?;
+    let promoted = config_change::promote(app, revision, principal.name, report, None).await?;
     Ok(Json(promoted.into()))
 }
 
@@ -128,7 +128,7 @@ pub(super) async fn roll_back(
     principal: AdminPrincipal,
 ) -> Result<Json<Promotion>, ApiError> {
     require_operator(&principal)?;
-    let rolled_back = config_change::roll_back(app, principal.name).await?;
+    let rolled_back = config_change::roll_back(app, principal.name, None).await?;
     Ok(Json(rolled_back.into()))
 }
 

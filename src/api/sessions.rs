@@ -23,7 +23,8 @@ const MAX_LISTED_SESSIONS: usize = 1000;
     params(("limit" = Option<u32>, Query, description = "Number of sessions, from 1 to 1000; 100 if absent.")),
     responses(
         (status = 200, description = "The sessions.", body = SessionList),
-        (status = 400, description = "`limit` is out of range.", body = GoogleError), AdminErrors))]
+        (status = 400, description = "`limit` is out of range.", body = GoogleError),
+        (status = 503, description = "The session store does not answer within 60 s.", body = GoogleError), AdminErrors))]
 pub(super) async fn list_sessions(
     State(app): State<App>,
     RawQuery(query): RawQuery,
@@ -45,7 +46,8 @@ pub(super) async fn list_sessions(
     responses(
         (status = 200, description = "The session.", body = SessionDetails),
         (status = 400, description = "`caller` is given twice.", body = GoogleError),
-        (status = 404, description = "No session has this id.", body = GoogleError), AdminErrors))]
+        (status = 404, description = "No session has this id.", body = GoogleError),
+        (status = 503, description = "The session store does not answer within 60 s.", body = GoogleError), AdminErrors))]
 pub(super) async fn get_session(
     State(app): State<App>,
     Path(id): Path<String>,

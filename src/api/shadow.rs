@@ -24,7 +24,9 @@ const PARAMETERS: [&str; 3] = ["sample", "until", "hooks"];
 
 /// State of the shadow, with the report of the calls that it has evaluated.
 #[utoipa::path(get, path = "/shadow", tag = "admin",
-    responses((status = 200, description = "The state.", body = ShadowStatus), AdminErrors))]
+    responses(
+        (status = 200, description = "The state.", body = ShadowStatus),
+        (status = 503, description = "The shadow does not answer.", body = GoogleError), AdminErrors))]
 pub(super) async fn get_shadow(State(app): State<App>) -> Result<Json<ShadowStatus>, ApiError> {
     Ok(Json(
         app.resources.shadow.request(ShadowAction::Status).await?,
@@ -42,7 +44,8 @@ pub(super) async fn get_shadow(State(app): State<App>) -> Result<Json<ShadowStat
     responses(
         (status = 200, description = "The shadow is running.", body = ShadowStatus),
         (status = 400, description = "The config or a parameter has problems; a shadow that is running stays, unless the config cannot be built.", body = GoogleError),
-        (status = 413, description = "The body is larger than 2 MiB.", body = GoogleError), AdminErrors))]
+        (status = 413, description = "The body is larger than 2 MiB.", body = GoogleError),
+        (status = 503, description = "The shadow does not answer.", body = GoogleError), AdminErrors))]
 pub(super) async fn start_shadow(
     State(app): State<App>,
     principal: AdminPrincipal,
@@ -65,7 +68,9 @@ pub(super) async fn start_shadow(
 
 /// Ends the shadow that is running, and returns its report.
 #[utoipa::path(delete, path = "/shadow", tag = "admin",
-    responses((status = 200, description = "The state after it.", body = ShadowStatus), AdminErrors))]
+    responses(
+        (status = 200, description = "The state after it.", body = ShadowStatus),
+        (status = 503, description = "The shadow does not answer.", body = GoogleError), AdminErrors))]
 pub(super) async fn end_shadow(
     State(app): State<App>,
     principal: AdminPrincipal,

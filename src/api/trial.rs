@@ -38,7 +38,7 @@ pub struct TrialRequest {
         (status = 200, description = "The report, as `hookgate explain --json` prints it.", body = Object),
         (status = 400, description = "The input is neither an event nor a request, or no revision has the version.", body = GoogleError),
         (status = 413, description = "The body is larger than 2 MiB.", body = GoogleError),
-        (status = 503, description = "Too many trials are running.", body = GoogleError), AdminErrors))]
+        (status = 503, description = "Too many trials are running, or the trial was ended after 60 s.", body = GoogleError), AdminErrors))]
 pub(super) async fn try_action(
     State(app): State<App>,
     Extension(trials): Extension<Trials>,
@@ -52,7 +52,6 @@ pub(super) async fn try_action(
         mode: request.mode,
         version: request.version.as_deref(),
     };
-    let tried = trials.perform(&app, &principal, trial);
-    let (_action, report) = tried.await?;
-    Ok(Json(json!(report)))
+    let tried = trials.perform(&app, &principal, trial, |_, report| json!(report));
+    Ok(Json(tried.await?))
 }

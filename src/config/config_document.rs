@@ -1,6 +1,9 @@
 //! The config for display: what was written, with the defaults of the schema.
 
-use std::path::Path;
+use std::{
+    fmt::{self, Display, Formatter},
+    path::Path,
+};
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Number, Value};
@@ -159,8 +162,15 @@ pub fn to_yaml(value: &Value) -> String {
     serde_saphyr::to_string(&YamlValue(value)).unwrap_or_default()
 }
 
-/// Serializes a value whose numbers serde would see as `serde_json`'s private mappings.
-struct YamlValue<'a>(&'a Value);
+/// A value that is displayed as YAML. Serializes numbers that serde would see as `serde_json`'s
+/// private mappings.
+pub struct YamlValue<'a>(pub &'a Value);
+
+impl Display for YamlValue<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        serde_saphyr::to_fmt_writer(formatter, self).map_err(|_| fmt::Error)
+    }
+}
 
 impl Serialize for YamlValue<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

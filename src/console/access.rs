@@ -113,7 +113,11 @@ fn rejected_login(error: AuthError, next: &str) -> Response {
         AuthError::Throttled { .. } => ApiError::from(error),
         _ => ApiError::new(ErrorReason::Unauthenticated, "No user has this token."),
     };
-    let page = login_form(next, Some(error.message()));
+    let seconds = error
+        .retry_seconds()
+        .map(|seconds| format!("; try again in {seconds} s"));
+    let problem = format!("{}{}", error.message(), seconds.unwrap_or_default());
+    let page = login_form(next, Some(&problem));
     page.with_error(Some(error)).respond(None)
 }
 

@@ -7,9 +7,8 @@ use url::form_urlencoded;
 use crate::{
     auth::AdminPrincipal,
     error::{ApiError, ErrorReason},
-    middleware::{check_csrf_token, require_operator},
+    middleware::{MAX_REQUEST_SECONDS, check_csrf_token, require_operator},
     state::App,
-    view::MAX_REQUEST_SECONDS,
 };
 
 /// Name of the field with the token against cross-site requests.

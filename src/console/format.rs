@@ -6,10 +6,7 @@ use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::form_urlencoded;
 
-use crate::{observe::trace::RulePosition, state::Snapshot};
-
-/// Maximum size of a text that a page shows as a whole.
-pub(super) const MAX_TEXT_BYTES: usize = 8 * 1024 * 1024;
+use crate::{observe::trace::RulePosition, state::Snapshot, view::MAX_TEXT_BYTES};
 
 /// Characters of a segment of a path that need no escape.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
@@ -101,17 +98,19 @@ pub(super) fn line_text(at: &RulePosition) -> String {
 }
 
 /// Returns a text as it is, or a notice if it is too large for a page.
-pub(super) fn text_block(text: &str) -> Markup {
+pub(super) fn text_block(text: Option<&str>) -> Markup {
     html! {
-        @if text.len() > MAX_TEXT_BYTES { (too_large(text)) }
-        @else { pre tabindex="0" { (text) } }
+        @match text {
+            Some(text) => pre tabindex="0" { (text) },
+            None => (too_large(MAX_TEXT_BYTES)),
+        }
     }
 }
 
-/// Returns a notice on a text that is not shown because of its size.
-pub(super) fn too_large(text: &str) -> Markup {
+/// Returns a notice on a text that is not shown because it has more bytes than this.
+pub(super) fn too_large(maximum: usize) -> Markup {
     html! {
-        p.problem { "The text is too large for a page: " (bytes(text.len() as u64)) "." }
+        p.problem { "The text is too large for a page: more than " (bytes(maximum as u64)) "." }
     }
 }
 

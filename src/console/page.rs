@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt::Write};
 
 use axum::response::{Html, IntoResponse, Response};
-use http::StatusCode;
+use http::{StatusCode, header};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{
@@ -103,6 +103,10 @@ impl Page {
         let status = self.error.as_ref().map_or(StatusCode::OK, ApiError::status);
         let mut response = (status, Html(html)).into_response();
         if let Some(error) = self.error.clone() {
+            if let Some(seconds) = error.retry_seconds() {
+                let headers = response.headers_mut();
+                headers.insert(header::RETRY_AFTER, seconds.into());
+            }
             response.extensions_mut().insert(RenderedError(error));
         }
         response

@@ -110,13 +110,12 @@ pub fn check_csrf_token(principal: &AdminPrincipal, token: &str) -> Result<(), A
 }
 
 /// Returns the name of the session cookie of an admin listener that is bound to this address. With
-/// the prefix `__Host-`, browsers accept it only over TLS, for this host and for all paths.
-pub fn session_cookie_name(settings: &AdminSettings, bound: SocketAddr) -> &'static str {
-    if settings.tls.is_none() && bound.ip().is_loopback() {
-        "hookgate"
-    } else {
-        "__Host-hookgate"
-    }
+/// the prefix `__Host-`, browsers accept it only over TLS, for this host and for all paths. It has
+/// the port, because cookies of a host belong to all of its ports.
+pub fn session_cookie_name(settings: &AdminSettings, bound: SocketAddr) -> String {
+    let is_plain = settings.tls.is_none() && bound.ip().is_loopback();
+    let prefix = if is_plain { "" } else { "__Host-" };
+    format!("{prefix}hookgate-{}", bound.port())
 }
 
 /// Returns the id in the session cookie; `None` without one, or if there are several.

@@ -16,6 +16,10 @@ use crate::{
     error::{ApiError, ErrorReason},
 };
 
+/// Names of this machine, which browsers do not look up. Cookies of the second one are not sent to
+/// servers of the first.
+const LOCAL_NAMES: [&str; 2] = ["localhost", "hookgate.localhost"];
+
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -97,7 +101,7 @@ fn is_own_host(host: &Authority, browsers: &Browsers) -> bool {
     let name = host.host().to_ascii_lowercase();
     let name = name.strip_suffix('.').unwrap_or(&name);
     let is_address = matches!(Host::parse(name), Ok(Host::Ipv4(_) | Host::Ipv6(_)));
-    is_address || name == "localhost" || browsers.hosts.iter().any(|own| own == name)
+    is_address || LOCAL_NAMES.contains(&name) || browsers.hosts.iter().any(|own| own == name)
 }
 
 /// Returns whether no header marks a request as that of a page of another origin.

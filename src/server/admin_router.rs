@@ -3,7 +3,7 @@
 //! The admin API is not subject to the limit of in-flight requests, so that an overloaded
 //! gateway still passes its health checks.
 
-use std::{any::Any, time::Duration};
+use std::any::Any;
 
 use axum::{
     Extension, Router,
@@ -11,12 +11,11 @@ use axum::{
     middleware::{Next, from_fn, from_fn_with_state},
     response::{IntoResponse, Response},
 };
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, header};
 use percent_encoding::percent_decode_str;
 use tower_http::{
     catch_panic::CatchPanicLayer, compression::CompressionLayer,
     sensitive_headers::SetSensitiveRequestHeadersLayer, set_header::SetResponseHeaderLayer,
-    timeout::TimeoutLayer,
 };
 
 use crate::{
@@ -29,7 +28,7 @@ use crate::{
     },
     state::App,
     trial::AgentHandler,
-    view::{MAX_REQUEST_SECONDS, trial::Trials},
+    view::trial::Trials,
 };
 
 /// Returns the admin API behind its middleware; the last layer sees a request first.
@@ -42,10 +41,6 @@ pub(super) fn admin_router(app: &App, handler: AgentHandler) -> Router {
         })
         .with_state(app.clone())
         .layer(Extension(Trials::new(handler)))
-        .layer(TimeoutLayer::with_status_code(
-            StatusCode::GATEWAY_TIMEOUT,
-            Duration::from_secs(MAX_REQUEST_SECONDS),
-        ))
         .layer(CompressionLayer::new())
         .layer(from_fn(reject_undecodable_paths))
         .layer(from_fn_with_state(app.clone(), reject_foreign_pages))
@@ -74,14 +69,7 @@ async fn render_errors(State(app): State<App>, mut request: Request, next: Next)
     request.extensions_mut().insert(id.clone());
     let audit = app.snapshot().audit.clone();
     let rejected = audit.map(|audit| (audit, RejectedRequest::from_request(&request)));
-    let mut response = next.run(request).await;
-    // Only the timeout layer uses this status.
-    if response.status() == StatusCode::GATEWAY_TIMEOUT {
-        let message = format!(
-            "request timed out after {MAX_REQUEST_SECONDS} s; a reload, promotion or rollback goes on"
-        );
-        response = ApiError::new(ErrorReason::Overloaded, message).into_response();
-    }
+    let response = next.run(request).await;
     if let Some((audit, rejected)) = rejected {
         rejected.record(&audit, ListenerKind::Operators, &id, &response);
     }

@@ -1,5 +1,7 @@
 //! The running application: its current snapshot, and config reloads.
 
+mod promotions;
+
 use std::{
     mem,
     sync::{Arc, PoisonError, RwLock},
@@ -11,12 +13,12 @@ use tokio::runtime::Handle;
 use super::{
     config_source::{ConfigInput, ConfigSource},
     resources::{AppResources, end_tasks},
-    revision_store::{ActiveRevision, RevisionError, RevisionList, StoredRevision},
+    revision_store::{ActiveRevision, RevisionList},
     revisions::{self, ConfigRevision, RefusedReload, ReloadCause, ReloadError, Revisions},
     snapshot::{BuildError, Snapshot},
 };
 use crate::{
-    audit_log::{AuditRecord, PromotionKind, PromotionRecord},
+    audit_log::{AuditRecord, PromotionRecord},
     config::{Config, PolicyLayer},
     hook,
     mutex::Mutex,
@@ -177,42 +179,6 @@ impl App {
         changed.map_err(|error| error.named_by_layers(layers))
     }
 
-    /// Takes a stored revision into use, or ends the rollout of that in use, through the checks and
-    /// proofs of a reload. It stays in use, without its rollout, until the config file changes.
-    /// Blocks like [`Self::reload`].
-    ///
-    /// # Errors
-    ///
-    /// Returns the reason why the revision is not in use. The snapshot stays.
-    pub fn promote(
-        &self,
-        version: &str,
-        by: &Arc<str>,
-        report: Option<String>,
-    ) -> Result<PromotionRecord, ReloadError> {
-        let _running = self.reloads.running.lock();
-        let stored = self.source()?.stored(version)?;
-        let cause = ReloadCause::Promotion(Arc::clone(by));
-        self.put_in_force(stored, cause, PromotionKind::Promote, report)
-    }
-
-    /// Takes the revision into use that was in use before, like [`Self::promote`].
-    ///
-    /// # Errors
-    ///
-    /// Returns the reason why the revision is not in use. The snapshot stays.
-    pub fn roll_back(&self, by: &Arc<str>) -> Result<PromotionRecord, ReloadError> {
-        let _running = self.reloads.running.lock();
-        let source = self.source()?;
-        let active = source.active().ok_or(RevisionError::NotKept)?;
-        let previous = active.previous.ok_or_else(|| {
-            ReloadError::Rejected("no other revision was in use before that in use".to_owned())
-        })?;
-        let stored = source.stored(&previous)?;
-        let cause = ReloadCause::Rollback(Arc::clone(by));
-        self.put_in_force(stored, cause, PromotionKind::Rollback, None)
-    }
-
     /// Returns the stored revisions: that in use first, the others by their time, newest first. Blocks.
     ///
     /// # Errors
@@ -260,31 +226,6 @@ impl App {
     fn source(&self) -> Result<&ConfigSource, ReloadError> {
         let source = self.reloads.source.as_ref();
         source.ok_or_else(|| ReloadError::Rejected("no config file to reload".to_owned()))
-    }
-
-    fn put_in_force(
-        &self,
-        stored: StoredRevision,
-        cause: ReloadCause,
-        action: PromotionKind,
-        report: Option<String>,
-    ) -> Result<PromotionRecord, ReloadError> {
-        let from = self.snapshot().config.version.clone();
-        if from == stored.version && self.snapshot().rollout_status().is_none() {
-            let message = format!("revision `{from}` is in use");
-            return Err(ReloadError::Rejected(message));
-        }
-        let record = PromotionRecord {
-            action,
-            from,
-            to: stored.version.clone(),
-            by: cause.user().to_owned(),
-            report,
-        };
-        self.change(cause, Some(&record), |source| {
-            Ok(source.read_stored(stored)?)
-        })?;
-        Ok(record)
     }
 
     /// Takes the config that `read` returns into use, and records whether it was accepted.

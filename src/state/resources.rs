@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{content_owners::ContentOwners, recordings::ShadowSlot, traffic::Traffic};
@@ -19,6 +20,9 @@ use crate::{
 /// Time for hook processes to end after the drain timeout. A worker has two seconds to exit
 /// and two more after SIGTERM.
 const TASKS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Pages of kept content that are made at the same time. One can take seconds.
+const MAX_CONTENT_PAGES: usize = 2;
 
 /// Resources that survive config reloads.
 #[derive(Debug)]
@@ -54,6 +58,8 @@ pub struct AppResources {
     pub earlier_responses: Arc<ContentOwners>,
     /// Live trace of exchanges.
     pub trace: Arc<TraceStore>,
+    /// Slots for pages of kept content.
+    pub content_slots: Arc<Semaphore>,
     /// Results of the last requests for bundles.
     pub bundles: Arc<BundleStatuses>,
     /// The shadow, if one is running.
@@ -87,6 +93,7 @@ impl Default for AppResources {
             process_slots: Arc::default(),
             cached_content: Arc::default(),
             earlier_responses: Arc::default(),
+            content_slots: Arc::new(Semaphore::new(MAX_CONTENT_PAGES)),
             bundles: Arc::default(),
             shadow: Arc::default(),
             tracer: None,

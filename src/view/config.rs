@@ -178,7 +178,7 @@ pub fn current(app: &App) -> ConfigView {
         }
     });
     let refused = app.refused_reload().map(|refused| {
-        let problems = refused.error.to_string();
+        let problems = masked(refused.error.to_string());
         RefusedView {
             time: rfc3339(refused.time),
             cause: refused.cause.to_string(),

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Takes a stored revision into use. `report` is the SHA-256 of the report on which the
-/// promotion is based.
+/// promotion is based, and `expected` the version that must be in use.
 ///
 /// # Errors
 ///
@@ -21,20 +21,28 @@ pub async fn promote(
     revision: String,
     by: Arc<str>,
     report: Option<String>,
+    expected: Option<String>,
 ) -> Result<PromotionRecord, ApiError> {
-    Ok(on_blocking_thread(move || app.promote(&revision, &by, report)).await??)
+    let promote = move || app.promote(&revision, &by, report, expected.as_deref());
+    Ok(on_blocking_thread(promote).await??)
 }
 
-/// Takes the revision into use that was in use before.
+/// Takes the revision into use that was in use before. `expected` is the version that must be in
+/// use.
 ///
 /// # Errors
 ///
 /// Returns the reason why the revision is not in use.
-pub async fn roll_back(app: App, by: Arc<str>) -> Result<PromotionRecord, ApiError> {
-    Ok(on_blocking_thread(move || app.roll_back(&by)).await??)
+pub async fn roll_back(
+    app: App,
+    by: Arc<str>,
+    expected: Option<String>,
+) -> Result<PromotionRecord, ApiError> {
+    Ok(on_blocking_thread(move || app.roll_back(&by, expected.as_deref())).await??)
 }
 
-/// Runs a function that reads or writes files of the config on a thread for blocking tasks.
+/// Runs a function that uses files or computes for long on a thread for blocking tasks. The thread
+/// of the admin listener also accepts the connections of agents.
 ///
 /// # Errors
 ///
@@ -43,7 +51,7 @@ pub async fn on_blocking_thread<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {
     let run = spawn_blocking(run).await;
-    run.map_err(|_panicked| ApiError::new(ErrorReason::Internal, "config task aborted"))
+    run.map_err(|_panicked| ApiError::new(ErrorReason::Internal, "task aborted"))
 }
 
 impl From<ReloadError> for ApiError {

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use super::config_change::on_blocking_thread;
 use crate::{
     audit_log::{AuditRecord, CallerRecord, ViewRecord, short_name},
     auth::AdminPrincipal,
@@ -48,6 +49,26 @@ pub async fn view_content(
         "content of a call viewed"
     );
     Ok(Some(content))
+}
+
+/// Makes a part of a page from kept content, which can take seconds, on a thread for blocking
+/// tasks. Waits until one of the few slots for this is free.
+///
+/// # Errors
+///
+/// Fails if the function panics.
+pub async fn render<T: Send + 'static>(
+    app: &App,
+    make: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let slots = Arc::clone(&app.resources.content_slots);
+    // The slots are never closed.
+    let slot = slots.acquire_owned().await.ok();
+    on_blocking_thread(move || {
+        let _slot = slot;
+        make()
+    })
+    .await
 }
 
 /// Keeps the content of the session of a caller, or of all callers with a session of this id, for

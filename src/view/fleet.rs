@@ -24,7 +24,8 @@ pub fn own_status(app: &App, fleet: &Fleet) -> ReplicaStatus {
         revision: snapshot.config.version.clone(),
         since: since.map(rfc3339).unwrap_or_default(),
         last_reload_error: refused.map(|refused| {
-            let error = refused.error.to_string();
+            let contents = &app.resources.trace.contents;
+            let error = contents.masked_text(&refused.error.to_string());
             error.chars().take(MAX_ERROR_CHARS).collect()
         }),
         guards_proven: proven.count(),

@@ -1,9 +1,15 @@
 //! Live tails of calls that end.
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
-use http::HeaderMap;
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use futures_util::{StreamExt as _, stream};
+use http::{HeaderMap, header};
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::content;
 use crate::{
@@ -18,6 +24,9 @@ const MAX_LIVE_TAILS: usize = 32;
 
 /// Longest time for which the credential of a reader is not checked.
 const CREDENTIAL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time after which an idle live tail has an empty batch, which keeps its connection open.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Header with which browsers continue a stream of events.
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -60,9 +69,37 @@ impl LiveTail {
         self.subscription.position()
     }
 
+    /// Returns a response of server-sent events: `begin`, and then those that `write` makes of each
+    /// batch. It ends when `stop` is cancelled, or with an empty batch at `ends`.
+    pub fn respond(
+        self,
+        begin: Option<String>,
+        ends: Option<Instant>,
+        stop: CancellationToken,
+        write: impl Fn(&Self, &TraceBatch) -> String + Send + 'static,
+    ) -> Response {
+        let events = stream::unfold((self, write), move |(mut tail, write)| {
+            let stop = stop.clone();
+            async move {
+                let now = Instant::now();
+                if ends.is_some_and(|ends| now >= ends) {
+                    return None;
+                }
+                let keep_alive = now + KEEP_ALIVE_INTERVAL;
+                let deadline = ends.map_or(keep_alive, |ends| ends.min(keep_alive));
+                let batch = stop.run_until_cancelled(tail.next(deadline)).await??;
+                let text = write(&tail, &batch);
+                Some((text, (tail, write)))
+            }
+        });
+        let events = stream::iter(begin).chain(events).map(Ok::<_, Infallible>);
+        let content_type = [(header::CONTENT_TYPE, "text/event-stream")];
+        (content_type, Body::from_stream(events)).into_response()
+    }
+
     /// Waits for the next calls; without any until `deadline`, the batch is empty. Returns `None`
     /// once the credential of the reader is no longer valid, and when the trace is dropped.
-    pub async fn next(&mut self, deadline: Instant) -> Option<TraceBatch> {
+    async fn next(&mut self, deadline: Instant) -> Option<TraceBatch> {
         loop {
             let check = deadline.min(Instant::now() + CREDENTIAL_CHECK_INTERVAL);
             let batch = timeout_at(check, self.subscription.next()).await;

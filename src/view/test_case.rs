@@ -4,9 +4,12 @@ use std::path::{Path, PathBuf, absolute};
 
 use serde_json::{Map, Value, json};
 
-use super::recorded_call::{MissingAnswers, RecordedCall};
+use super::{
+    bounded_text::bounded_text,
+    recorded_call::{MissingAnswers, RecordedCall},
+};
 use crate::{
-    config::{Config, SpannedYaml, to_yaml},
+    config::{Config, SpannedYaml, YamlValue},
     event::{Action, EventName, HookStatus},
     invisible_char::is_hidden,
     observe::{
@@ -48,8 +51,8 @@ impl RuleSource {
 /// A file of one case, made of a call's content.
 #[derive(Debug)]
 pub struct ContentCase {
-    /// The file as YAML.
-    pub yaml: String,
+    /// The file as YAML; `None` if it is too large for a page.
+    pub yaml: Option<String>,
     /// Source of the policies and hooks under which it runs.
     pub source: RuleSource,
     /// Reasons why it may end otherwise than the call.
@@ -242,8 +245,8 @@ const fn verdict_on_call(action: ExchangeAction) -> Option<Action> {
 /// A file of one case, made of the name of a denied tool alone.
 #[derive(Debug)]
 pub struct NamedCase {
-    /// The file as YAML.
-    pub yaml: String,
+    /// The file as YAML; `None` if it is too large for a page.
+    pub yaml: Option<String>,
     /// Source of the policies and hooks under which it runs.
     pub source: RuleSource,
     /// True if it passes as it is; `None` if a hook decides, which is not run for this.
@@ -284,8 +287,8 @@ pub async fn from_names(app: &App, group: &DenialGroup) -> Option<NamedCase> {
 
 /// A file of one case, as text.
 struct CaseText {
-    yaml: String,
-    /// True if `hookgate test` can read it.
+    yaml: Option<String>,
+    /// True if `hookgate test` can read it, or it is too large for a page.
     is_readable: bool,
 }
 
@@ -302,16 +305,14 @@ impl CaseText {
         file.insert("cases".to_owned(), cases);
         let file = Value::Object(file);
         let parse = |text: &str| SpannedYaml::parse(text, Path::new(""));
-        let yaml = to_yaml(&file);
-        let read = parse(&yaml);
-        let is_readable = read.is_ok();
-        if yaml.contains(is_hidden) || read.is_ok_and(|read| read.value() != file) {
+        let mut yaml = bounded_text(&YamlValue(&file));
+        let read = yaml.as_deref().map(parse);
+        let has_hidden = yaml.as_deref().is_some_and(|yaml| yaml.contains(is_hidden));
+        let mut is_readable = read.as_ref().is_none_or(Result::is_ok);
+        if has_hidden || matches!(&read, Some(Ok(read)) if read.value() != file) {
             // JSON, which is YAML, has escapes for such characters, and each number as it was sent.
-            let json = format!("{file:#}");
-            return Self {
-                is_readable: parse(&json).is_ok(),
-                yaml: json,
-            };
+            yaml = bounded_text(&file);
+            is_readable = yaml.as_deref().is_none_or(|json| parse(json).is_ok());
         }
         Self { yaml, is_readable }
     }

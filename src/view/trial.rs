@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::Semaphore;
+use tokio::{runtime::Builder, sync::Semaphore};
+use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
+use super::config_change::on_blocking_thread;
 use crate::{
     auth::AdminPrincipal,
     config::{AdminRole, Config},
@@ -59,18 +61,20 @@ impl Trials {
         }
     }
 
-    /// Performs a trial.
+    /// Performs a trial and renders its report, both on a thread of its own: it can take seconds.
+    /// Dropping the future ends it.
     ///
     /// # Errors
     ///
     /// Returns an error if the user may not run hooks, the input is no action, no revision has
     /// the version, or too many trials are running.
-    pub async fn perform(
+    pub async fn perform<T: Send + 'static>(
         &self,
         app: &App,
         principal: &AdminPrincipal,
         trial: Trial<'_>,
-    ) -> Result<(AgentAction, TrialReport), ApiError> {
+        render: impl FnOnce(&AgentAction, &TrialReport) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
         let execution = match trial.mode {
             TrialMode::DryRun => HookExecution::Skipped,
             TrialMode::Run if principal.has(AdminRole::Operator) => HookExecution::Executed,
@@ -79,19 +83,38 @@ impl Trials {
                 return Err(ApiError::new(ErrorReason::RoleRequired, message));
             }
         };
-        let Ok(_slot) = self.slots.try_acquire() else {
+        let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
             let message = "too many trials are running";
             return Err(ApiError::new(ErrorReason::Overloaded, message));
         };
-        let action = AgentAction::from_json(trial.input, DEFAULT_MODEL).map_err(|error| {
-            let message = format!("the input is neither an event nor a request: {error}");
-            ApiError::new(ErrorReason::BadDocument, message)
-        })?;
         let config = config(app, trial.version)?;
-        let run = run_trial(&config, &action, execution, self.handler);
-        let report = Box::pin(run).await?;
-        Ok((action, report))
+        let (input, handler) = (trial.input.to_owned(), self.handler);
+        let cancelled = CancellationToken::new();
+        let _cancel = cancelled.clone().drop_guard();
+        let run = move || -> Result<T, ApiError> {
+            let _slot = slot;
+            let action = action(&input)?;
+            let run = Box::pin(run_trial(&config, &action, execution, handler));
+            let report = block_on(cancelled.run_until_cancelled(run))?;
+            Ok(render(&action, &report.ok_or(TrialError::Timeout)??))
+        };
+        on_blocking_thread(run).await?
     }
+}
+
+fn action(input: &str) -> Result<AgentAction, ApiError> {
+    AgentAction::from_json(input, DEFAULT_MODEL).map_err(|error| {
+        let message = format!("the input is neither an event nor a request: {error}");
+        ApiError::new(ErrorReason::BadDocument, message)
+    })
+}
+
+/// Runs a future to its end on a runtime of its own. Hook processes that are left are killed.
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T, TrialError> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let output = runtime.block_on(future);
+    runtime.shutdown_background();
+    Ok(output)
 }
 
 /// Returns the config with a version, or that in use.

@@ -1,5 +1,7 @@
 //! One call: its facts, timeline, times, prompt cache, chunks and kept content.
 
+use std::sync::Arc;
+
 use axum::extract::{Path, RawQuery, State};
 use maud::{Markup, html};
 
@@ -20,7 +22,7 @@ use crate::{
     event::Action,
     observe::trace::{CallRecord, CallView, RecordKind, TraceFilter},
     state::{App, Snapshot},
-    view::content::{view_content, visible_call},
+    view::content::{self, view_content, visible_call},
 };
 
 /// Reason in the decision log for a view of content.
@@ -55,6 +57,13 @@ pub(in crate::console) async fn show(
         "" => None,
         _ => view_content(&app, &principal, &id, REASON).await?,
     };
+    let content = match content {
+        Some(content) => {
+            let call = Arc::clone(&found.call);
+            Some(content::render(&app, move || conversation(&call, &content)).await?)
+        }
+        None => None,
+    };
     let (query, snapshot) = (filter.to_query(), app.snapshot());
     let body = html! {
         (neighbours(&found, &principal, &query))
@@ -65,7 +74,7 @@ pub(in crate::console) async fn show(
         (charts(&found.call))
         h2 #content-of-call { "Content" }
         @match &content {
-            Some(content) => (conversation(&found.call, content)),
+            Some(content) => (content),
             None => (content_link(&found, &principal, (&query, view_note(&app)))),
         }
         (raw(&found.call))

@@ -1,14 +1,12 @@
 //! Calls: the list with its filter, and its live tail.
 
-use std::{convert::Infallible, time::Duration};
+use std::time::Duration;
 
 use axum::{
-    body::{Body, Bytes},
     extract::{RawQuery, State},
-    response::{IntoResponse, Response},
+    response::Response,
 };
-use futures_util::stream;
-use http::{HeaderMap, header};
+use http::HeaderMap;
 use maud::{Markup, html};
 use tokio::time::Instant;
 
@@ -31,9 +29,6 @@ use crate::{
 
 /// Parameters of the page that are no conditions.
 const PAGE_PARAMETERS: [&str; 2] = ["cursor", "after"];
-
-/// Interval of events without rows that keep an idle stream open.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Time after which a stream ends. The browser connects again, which prolongs its login.
 const MAX_STREAM_TIME: Duration = Duration::from_mins(10);
@@ -81,51 +76,24 @@ pub(in crate::console) async fn stream(
     let filter = TraceFilter::from_query(&query, &PAGE_PARAMETERS)
         .map_err(|error| ApiError::new(ErrorReason::BadQuery, error.to_string()))?;
     let after = live_tail::last_position(&headers).or_else(|| fields.get("after").parse().ok());
-    let tail = RowStream {
-        query: filter.to_query(),
-        tail: LiveTail::open(&app, principal, filter, after)?,
-        ends: Instant::now() + MAX_STREAM_TIME,
-    };
-    let shutdown = app.resources.shutdown.clone();
-    let events = stream::unfold(tail, move |mut tail| {
-        let shutdown = shutdown.clone();
-        async move {
-            let text = shutdown.run_until_cancelled(tail.next()).await??;
-            Some((Ok::<_, Infallible>(Bytes::from(text)), tail))
-        }
-    });
-    let content_type = [(header::CONTENT_TYPE, "text/event-stream")];
-    Ok((content_type, Body::from_stream(events)).into_response())
+    let query = filter.to_query();
+    let tail = LiveTail::open(&app, principal, filter, after)?;
+    let ends = Instant::now() + MAX_STREAM_TIME;
+    let stop = app.resources.shutdown.clone();
+    let write = move |tail: &LiveTail, batch: &TraceBatch| row_events(tail, batch, &query);
+    Ok(tail.respond(None, Some(ends), stop, write))
 }
 
-/// Server-sent events with rows of calls that end.
-struct RowStream {
-    tail: LiveTail,
-    query: String,
-    ends: Instant,
-}
-
-impl RowStream {
-    /// Returns the next events, or one without rows if there are none for a while and at the end:
-    /// its id is where the browser continues. `None` behind the end.
-    async fn next(&mut self) -> Option<String> {
-        let now = Instant::now();
-        if now >= self.ends {
-            return None;
-        }
-        let batch = self.tail.next(self.ends.min(now + KEEP_ALIVE)).await?;
-        Some(self.events(&batch))
-    }
-
-    fn events(&self, batch: &TraceBatch) -> String {
-        let calls = batch.calls.iter();
-        let rows: Vec<CallRow> = calls.map(|call| CallRow::new(call, &self.query)).collect();
-        // Rows hold texts only, so this cannot fail.
-        let rows = serde_json::to_string(&rows).unwrap_or_default();
-        let lost = self.tail.lost_event(batch).unwrap_or_default();
-        let position = self.tail.position();
-        format!("{lost}id: {position}\nevent: calls\ndata: {rows}\n\n")
-    }
+/// Returns an event with the rows of calls, also without any: its id is where the browser
+/// continues.
+fn row_events(tail: &LiveTail, batch: &TraceBatch, query: &str) -> String {
+    let calls = batch.calls.iter();
+    let rows: Vec<CallRow> = calls.map(|call| CallRow::new(call, query)).collect();
+    // Rows hold texts only, so this cannot fail.
+    let rows = serde_json::to_string(&rows).unwrap_or_default();
+    let lost = tail.lost_event(batch).unwrap_or_default();
+    let position = tail.position();
+    format!("{lost}id: {position}\nevent: calls\ndata: {rows}\n\n")
 }
 
 fn filter_form(words: &str, problem: Option<&str>) -> Markup {

@@ -16,7 +16,7 @@ use crate::{
         page::{Page, table},
         shadow_state::shadow_state,
     },
-    error::{ApiError, ErrorReason},
+    error::ApiError,
     state::{App, ShadowAction},
     view::{
         config::{self, ConfigView, RolloutView, StoredRevisionView},
@@ -86,13 +86,9 @@ pub(in crate::console) async fn promote(
     fields: FormFields,
 ) -> Result<Response, ApiError> {
     fields.check_operator(&principal)?;
-    let in_use = fields.find(IN_USE);
-    if in_use.is_some_and(|version| version != app.snapshot().config.version) {
-        let message = "another config is in use since the page was loaded; load it again";
-        return Err(ApiError::new(ErrorReason::BadConfig, message));
-    }
     let revision = fields.get("revision").to_owned();
-    let promotion = config_change::promote(app, revision, principal.name, None);
+    let in_use = fields.find(IN_USE).map(str::to_owned);
+    let promotion = config_change::promote(app, revision, principal.name, None, in_use);
     Ok(back(&promotion.await?.to))
 }
 
@@ -100,15 +96,16 @@ pub(in crate::console) async fn promote(
 ///
 /// # Errors
 ///
-/// Returns an error if the user is no operator, the form is not that of the session, or the
-/// revision cannot be used.
+/// Returns an error if the user is no operator, the form is not that of the session, the config in
+/// use has changed since the page was built, or the revision cannot be used.
 pub(in crate::console) async fn roll_back(
     State(app): State<App>,
     principal: AdminPrincipal,
     fields: FormFields,
 ) -> Result<Response, ApiError> {
     fields.check_operator(&principal)?;
-    let rollback = config_change::roll_back(app, principal.name);
+    let in_use = fields.find(IN_USE).map(str::to_owned);
+    let rollback = config_change::roll_back(app, principal.name, in_use);
     Ok(back(&rollback.await?.to))
 }
 
@@ -182,22 +179,30 @@ fn rollout_state(rollout: &RolloutView, in_use: &str, principal: &AdminPrincipal
         }
         (table("Calls since the last step", &["Version", "Calls", "Denied", "With failed hooks"], &rows))
         @if principal.has(AdminRole::Operator) {
-            (promotion_form(in_use, principal, &html! {
-                button name=(IN_USE) value=(in_use) { "End the rollout" }
-            }))
+            (promotion_form(in_use, in_use, principal, &html! { button { "End the rollout" } }))
         }
     }
 }
 
 /// Returns the form by which an operator takes a revision into use.
-fn promotion_form(revision: &str, principal: &AdminPrincipal, button: &Markup) -> Markup {
+fn promotion_form(
+    revision: &str,
+    in_use: &str,
+    principal: &AdminPrincipal,
+    button: &Markup,
+) -> Markup {
     html! {
         form.line method="post" action="/console/changes/promote" {
             (csrf_field(principal))
+            (in_use_field(in_use))
             input type="hidden" name="revision" value=(revision);
             (button)
         }
     }
+}
+
+fn in_use_field(version: &str) -> Markup {
+    html! { input type="hidden" name=(IN_USE) value=(version); }
 }
 
 /// Lists the kept revisions, for a user and with a note on the proofs of a promoted one.
@@ -207,6 +212,8 @@ fn kept_revisions(
     (principal, proofs): (&AdminPrincipal, &Markup),
 ) -> Markup {
     let is_operator = principal.has(AdminRole::Operator);
+    let previous = kept.iter().find(|revision| revision.state == "previous");
+    let previous = previous.filter(|_| is_operator);
     let rows = html! {
         @for revision in kept {
             tr {
@@ -223,7 +230,7 @@ fn kept_revisions(
                         a href={ "/console/config?from=" (in_use) "&to=" (revision.version) "#difference" }
                             aria-label={ "Compare " (revision.version) } { "Compare" }
                         @if is_operator {
-                            (promotion_form(&revision.version, principal, &html! {
+                            (promotion_form(&revision.version, in_use, principal, &html! {
                                 button aria-label={ "Promote " (revision.version) } { "Promote" }
                             }))
                         }
@@ -234,10 +241,11 @@ fn kept_revisions(
     };
     html! {
         (table("Last taken into use first", &["Version", "Last taken into use", "By", "State", "Action"], &rows))
-        @if is_operator && kept.iter().any(|revision| revision.state == "previous") {
+        @if let Some(previous) = previous {
             form.line method="post" action="/console/changes/rollback" {
                 (csrf_field(principal))
-                button { "Roll back to the previous revision" }
+                (in_use_field(in_use))
+                button { "Roll back to " (previous.version) }
             }
         }
         @if is_operator { (proofs) } @else {

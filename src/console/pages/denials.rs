@@ -28,7 +28,7 @@ use crate::{
     state::{App, Snapshot},
     timestamp::rfc3339_ms,
     view::{
-        content::{view_content, visible_denials},
+        content::{self, view_content, visible_denials},
         test_case::{self, CaseDifference, NamedCase, RuleSource},
     },
 };
@@ -78,17 +78,20 @@ pub(in crate::console) async fn test_of_call(
         return Err(unknown_call(&app, &id));
     };
     let content = view_content(&app, &principal, &id, REASON).await?;
-    let is_kept = content.is_some();
-    let case = content.and_then(|content| test_case::from_content(&app, &call, &content));
+    let reader = app.clone();
+    let case = content::render(&app, move || {
+        let is_kept = content.is_some();
+        match content.and_then(|content| test_case::from_content(&reader, &call, &content)) {
+            Some(case) => html! {
+                @for difference in &case.differences { (difference_from_call(*difference)) }
+                (test_file(case.yaml.as_deref(), &case.source))
+            },
+            None => without_test(&call, is_kept),
+        }
+    });
     let body = html! {
         p { a data-up href=(item_address(CALLS, &id, "")) { "The call" } }
-        @match case {
-            Some(case) => {
-                @for difference in &case.differences { (difference_from_call(*difference)) }
-                (test_file(&case.yaml, &case.source))
-            },
-            None => (without_test(&call, is_kept)),
-        }
+        (case.await?)
     };
     Ok(Page::new(format!("Test of call {id}"), body).under(ADDRESS))
 }
@@ -226,7 +229,7 @@ fn test_of_group(test: &Test<'_>, principal: &AdminPrincipal) -> Markup {
             Test::Names(case) => details {
                 summary { "Make a test of this" }
                 @if case.has_other_config { (problem(OTHER_CONFIG)) } @else { (without_arguments(case)) }
-                (test_file(&case.yaml, &case.source))
+                (test_file(case.yaml.as_deref(), &case.source))
             },
             Test::Nothing => p.hint {
                 "A test can be made of this in a model call if " code { "trace.content.denied_or_edited" } " keeps its content."
@@ -307,7 +310,7 @@ fn without_arguments(case: &NamedCase) -> Markup {
     }
 }
 
-fn test_file(yaml: &str, source: &RuleSource) -> Markup {
+fn test_file(yaml: Option<&str>, source: &RuleSource) -> Markup {
     html! {
         @match source {
             RuleSource::File(_) => {}

@@ -13,26 +13,33 @@ use crate::{
     console::{
         call_row::verdict_badge,
         form::{FormFields, csrf_field},
-        format::{MAX_TEXT_BYTES, counted, text_block, too_large, with_code},
+        format::{bytes, counted, text_block, too_large, with_code},
         page::{BadgeKind, Page, badge, table},
         timeline::timeline,
     },
-    error::ApiError,
+    error::{ApiError, ErrorReason},
     hook::{EventTrace, HookTrace},
+    middleware::MAX_REQUEST_SECONDS,
     observe::trace::TracedEvent,
     state::App,
     test_case::AgentAction,
     trial::{ExtraKeys, TrialReport, differences, display_value},
     view::{
-        MAX_REQUEST_SECONDS,
+        bounded_text,
         config::{self, RevisionView},
-        content::view_content,
+        content::{self, view_content},
         recorded_call::{MAX_ANSWERS, MissingAnswers, RecordedCall},
         trial::{Trial, TrialMode, Trials},
     },
 };
 
 const ADDRESS: &str = "/console/try";
+
+/// Maximum size of an input, as of the body of `/try`.
+const MAX_INPUT_BYTES: usize = 2 * 1024 * 1024;
+
+/// Maximum size of a form with such an input, which can consist of escapes of three characters.
+pub(in crate::console) const MAX_FORM_BYTES: usize = 3 * MAX_INPUT_BYTES + 64 * 1024;
 
 /// Reason in the decision log for a view of content.
 const REASON: &str = "trial of the call";
@@ -57,26 +64,25 @@ pub(in crate::console) async fn show(
     let call = fields.get("call");
     let recorded = match call {
         "" => None,
-        id => recorded_call(&app, &principal, id).await?,
+        id => recorded_input(&app, &principal, id).await?,
     };
-    let missing = recorded.as_ref().map(|recorded| recorded.missing_answers);
-    let fields = recorded.map(|recorded| Value::Object(recorded.into_fields("body")));
-    let input = fields.map(|fields| format!("{fields:#}"));
-    let input = input.as_deref();
-    let shown = input.filter(|input| input.len() <= MAX_TEXT_BYTES);
+    let input = recorded
+        .as_ref()
+        .and_then(|recorded| recorded.text.as_deref());
     let trial = Trial {
-        input: shown.unwrap_or(EXAMPLE),
+        input: input.unwrap_or(EXAMPLE),
         mode: TrialMode::DryRun,
         version: None,
     };
     let body = html! {
-        @if let Some(input) = input.filter(|_| shown.is_none()) {
-            (too_large(input))
-        } @else if let Some(missing) = missing {
-            p role="status" { "The call with its masked request and the answers of the model API." }
-            @if let Some(missing) = missing { (missing_answers(missing)) }
-        } @else if !call.is_empty() {
-            p role="status" { "The content of this call is not kept." }
+        @match &recorded {
+            None if call.is_empty() => {}
+            None => p role="status" { "The content of this call is not kept." },
+            Some(RecordedInput { text: None, .. }) => (too_large(MAX_INPUT_BYTES)),
+            Some(RecordedInput { missing, .. }) => {
+                p role="status" { "The call with its masked request and the answers of the model API." }
+                @if let Some(missing) = missing { (missing_answers(*missing)) }
+            }
         }
         (form(&app, &principal, trial))
     };
@@ -105,11 +111,20 @@ pub(in crate::console) async fn submit(
         },
         version: Some(fields.get("version")).filter(|version| !version.is_empty()),
     };
-    let tried = trials.perform(&app, &principal, trial).await;
+    let (mode, version) = (trial.mode, trial.version.map(str::to_owned));
+    let shown = move |action: &AgentAction, report: &TrialReport| {
+        result(action, report, mode, version.as_deref())
+    };
+    let tried = if input.len() > MAX_INPUT_BYTES {
+        let message = format!("the input has more than {}", bytes(MAX_INPUT_BYTES as u64));
+        Err(ApiError::new(ErrorReason::BodyTooLarge, message))
+    } else {
+        trials.perform(&app, &principal, trial, shown).await
+    };
     let body = html! {
         @match &tried {
             Err(error) => p.problem role="alert" { (with_code(error.message())) },
-            Ok((action, report)) => (result(action, report, trial)),
+            Ok(shown) => (shown),
         }
         (form(&app, &principal, trial))
     };
@@ -120,15 +135,32 @@ fn page(body: Markup) -> Page {
     Page::new("Try it", body).under(ADDRESS)
 }
 
+/// The action of a call as the input of a trial.
+struct RecordedInput {
+    /// The action in JSON; `None` if it is too large for a trial.
+    text: Option<String>,
+    missing: Option<MissingAnswers>,
+}
+
 /// Returns a call with the answers of the model API. That is logged as a view of content.
-async fn recorded_call(
+async fn recorded_input(
     app: &App,
     principal: &AdminPrincipal,
     id: &str,
-) -> Result<Option<RecordedCall>, ApiError> {
+) -> Result<Option<RecordedInput>, ApiError> {
     let content = view_content(app, principal, id, REASON).await?;
     let recorded = app.resources.trace.find(id).zip(content);
-    Ok(recorded.and_then(|(call, content)| RecordedCall::new(&call, &content)))
+    content::render(app, || {
+        let (call, content) = recorded?;
+        let recorded = RecordedCall::new(&call, &content)?;
+        let missing = recorded.missing_answers;
+        let text = bounded_text(&Value::Object(recorded.into_fields("body")));
+        Some(RecordedInput {
+            text: text.filter(|text| text.len() <= MAX_INPUT_BYTES),
+            missing,
+        })
+    })
+    .await
 }
 
 /// Returns a note on answers of a call that its action does not have.
@@ -218,8 +250,12 @@ fn revision_choice(revisions: &[RevisionView], chosen: Option<&str>) -> Markup {
     }
 }
 
-fn result(action: &AgentAction, report: &TrialReport, trial: Trial<'_>) -> Markup {
-    let mode = trial.mode;
+fn result(
+    action: &AgentAction,
+    report: &TrialReport,
+    mode: TrialMode,
+    version: Option<&str>,
+) -> Markup {
     html! {
         h2 {
             @match report.verdict {
@@ -227,7 +263,7 @@ fn result(action: &AgentAction, report: &TrialReport, trial: Trial<'_>) -> Marku
                 None => "Policies and hooks that would run",
             }
         }
-        @if let Some(version) = trial.version { p { "Under the config " code { (version) } "." } }
+        @if let Some(version) = version { p { "Under the config " code { (version) } "." } }
         @if let Some(reason) = &report.reason { p { "Reason: " q { (reason) } } }
         @if report.events.is_empty() { p { "No policy and no hook runs on this." } }
         @for (number, event) in (1..).zip(&report.events) { (event_result(number, event, report)) }
@@ -243,7 +279,7 @@ fn result(action: &AgentAction, report: &TrialReport, trial: Trial<'_>) -> Marku
         @if let Some(record) = &report.record {
             details { summary { "Timeline" } (timeline(record)) }
         }
-        details { summary { "JSON" } (text_block(&format!("{:#}", json!(report)))) }
+        details { summary { "JSON" } (text_block(bounded_text(&json!(report)).as_deref())) }
         h2 { "Input" }
     }
 }

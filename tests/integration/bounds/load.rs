@@ -13,7 +13,8 @@ use super::{GENERATE, HOOKED, until_metric};
 use crate::{
     callers::auth,
     harness::{
-        Agent, Answer, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, prompt, wait_for_signal,
+        Agent, Answer, Browser, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, prompt,
+        wait_for_signal,
     },
 };
 
@@ -169,4 +170,70 @@ async fn concurrent_large_bodies_respect_the_memory_limit() {
 
 async fn generate(agent: Agent, body: Value) -> Answer {
     agent.generate("m", &body).await
+}
+
+/// Waits for a response of the admin listener. New connections are served at once meanwhile.
+async fn while_connections_are_served<T>(
+    gate: &TestGateway,
+    response: impl Future<Output = T>,
+) -> T {
+    tokio::pin!(response);
+    let mut begun = Instant::now();
+    loop {
+        let probe = async {
+            assert_eq!(gate.operator().get("/healthz").await.status, 200);
+            let answer = gate.agent().generate("m", &prompt("hello")).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        };
+        let ended = tokio::select! {
+            ended = &mut response => Some(ended),
+            () = probe => None,
+        };
+        let elapsed = begun.elapsed();
+        assert!(elapsed < Duration::from_secs(2), "{elapsed:?}");
+        if let Some(ended) = ended {
+            return ended;
+        }
+        begun = Instant::now();
+    }
+}
+
+#[tokio::test]
+async fn pages_of_deep_content_and_trials_delay_no_connection() {
+    let upstream = Upstream::mock().await;
+    let config = "trace: { content: { denied_or_edited: true } }\n\
+         policies: [{ policy: prompt_guard, deny: [aurora] }]";
+    let gate = TestGateway::start(&upstream, config).await;
+    let numbers = (0..50).fold(json!(vec![1; 100_000]), |numbers, _| json!([numbers]));
+    let call = json!({ "functionCall": { "name": "look", "args": { "at": numbers } } });
+    let result = json!({ "functionResponse": { "name": "look", "response": {} } });
+    let body = json!({ "contents": [
+        { "role": "user", "parts": [{ "text": "hello" }] },
+        { "role": "model", "parts": [call] },
+        { "role": "user", "parts": [result] },
+        { "role": "model", "parts": [{ "text": "done" }] },
+        { "role": "user", "parts": [{ "text": "aurora" }] },
+    ] });
+    let denied = gate.agent().generate("m", &body).await;
+    assert_eq!(denied.status, 200, "{}", denied.text());
+    let id = denied.header("x-hookgate-request-id");
+    let address = format!("/console/calls/{id}/test");
+    let browser = Browser::at(&gate);
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    while gate.operator().get(&format!("/calls/{id}")).await.status != 200 {
+        assert!(Instant::now() < deadline, "the call is not kept");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+
+    let page = while_connections_are_served(&gate, browser.get(&address)).await;
+    let operator = gate.operator();
+    let trial = operator.post("/try", json!({ "input": body }).to_string());
+    let trial = while_connections_are_served(&gate, trial).await;
+
+    assert_eq!(page.status, 200, "{}", page.html);
+    assert!(
+        page.html
+            .contains("too large for a page: more than 8.0 MiB")
+    );
+    assert_eq!(trial.status, 200, "{}", trial.text());
 }

@@ -94,6 +94,7 @@ async fn dns_rebinding_through_unknown_host_names_is_refused() {
             "evil.example",
             "evil.example:8787",
             "127.0.0.1.evil.example",
+            "evil.localhost",
             "@",
             "",
         ] {
@@ -104,6 +105,7 @@ async fn dns_rebinding_through_unknown_host_names_is_refused() {
         for host in [
             "localhost",
             "LOCALHOST:1",
+            "hookgate.localhost:8788",
             "127.0.0.1",
             "[::1]:8787",
             "10.0.0.7",

@@ -48,10 +48,26 @@ async fn a_login_redirects_back_to_the_requested_page() {
     assert_eq!(login.header("location"), "/console/calls?verdict=deny");
     let cookie = login.header("set-cookie");
     let (id, attributes) = cookie.split_once(';').unwrap();
-    assert!(id.starts_with("hookgate=") && id.len() > 50, "{cookie}");
+    assert!(id.starts_with("hookgate-0=") && id.len() > 50, "{cookie}");
     assert_eq!(attributes, " HttpOnly; SameSite=Strict; Path=/");
     assert_eq!(page.status, 200);
     assert!(page.html.contains("vera"), "{}", page.html);
+}
+
+#[tokio::test]
+async fn the_cookie_of_a_login_has_the_port_of_its_gateway() {
+    let upstream = Upstream::mock().await;
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let config = USERS.replace("127.0.0.1:0", &address.to_string());
+    let gateway = TestGateway::with_files(&upstream, &config, &super::TOKENS).await;
+
+    let login = Browser::at(&gateway).log_in("vera-token", "").await;
+
+    let cookie = login.header("set-cookie");
+    let expected = format!("hookgate-{}=", address.port());
+    assert!(cookie.starts_with(&expected), "{cookie}");
 }
 
 #[tokio::test]
@@ -91,7 +107,9 @@ async fn failed_logins_start_no_session_and_are_throttled() {
         throttled.status, 429,
         "a throttled login does not confirm a token"
     );
-    assert!(!throttled.header("retry-after").is_empty() || throttled.html.contains("too many"));
+    let seconds: u64 = throttled.header("retry-after").parse().unwrap();
+    let problem = format!("attempts from this address; try again in {seconds} s");
+    assert!(throttled.html.contains(&problem), "{}", throttled.html);
 }
 
 #[tokio::test]
@@ -395,8 +413,9 @@ async fn unknown_session_cookies_are_refused() {
     let gateway = with_users(&upstream, "").await;
     logged_in(&gateway, "olga").await;
 
-    for cookie in ["hookgate=", "hookgate=made-up", "__Host-hookgate=made-up"] {
-        let agent = gateway.operator().sending("cookie", cookie);
+    let names = ["hookgate-0", "__Host-hookgate-0"];
+    for cookie in names.map(|name| format!("{name}=made-up")) {
+        let agent = gateway.operator().sending("cookie", &cookie);
         assert_eq!(agent.get("/metrics").await.status, 401, "{cookie}");
     }
 }

@@ -229,6 +229,35 @@ async fn warnings_of_the_config_have_no_secrets_of_commands() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn problems_of_a_refused_config_have_no_secrets() {
+    let (upstream, folder) = (Upstream::mock().await, TempDir::new().unwrap());
+    let file = folder.path().join("hookgate.yaml");
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n",
+        upstream.addr
+    );
+    fs::write(&file, &config).unwrap();
+    let mut served = ServerProcess::folder(folder.path());
+    served.addr();
+    let operators = served.operators();
+    let operator = Agent::at(operators);
+    // The secret is where the name of its variable belongs.
+    let secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+    let config = format!("{config}admin: {{ token: {{ env: {secret} }} }}\n");
+    fs::write(&file, config).unwrap();
+
+    let reload = operator.post("/reload", "").await;
+    let config = operator.get("/config").await;
+    let page = Browser::at_address(operators).get("/console/config").await;
+
+    assert_eq!(reload.status, 400, "{}", reload.text());
+    for shown in [config.text(), &page.html] {
+        assert!(shown.contains("is not set"), "{shown}");
+        assert!(!shown.contains(secret), "{shown}");
+    }
+}
+
 #[tokio::test]
 async fn guards_that_fail_closed_without_a_proof_are_counted() {
     let upstream = Upstream::mock().await;

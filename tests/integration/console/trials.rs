@@ -5,8 +5,10 @@ use std::fs;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{logged_in, with_users};
-use crate::harness::{Agent, Browser, ServerProcess, TestGateway, Upstream, decision_log, hook};
+use super::{calls::wait_for_rows, logged_in, with_users};
+use crate::harness::{
+    Agent, Browser, ServerProcess, TestGateway, Upstream, decision_log, hook, prompt,
+};
 
 fn guard_config() -> String {
     let guard = "grep -q secret && { touch ran; echo no >&2; exit 2; }; exit 0";
@@ -294,4 +296,36 @@ async fn the_form_of_a_trial_names_the_time_of_a_request() {
         let html = browser.get(&format!("/console/{page}")).await.html;
         assert!(html.contains("within 60 s"), "{page}: {html}");
     }
+}
+
+#[tokio::test]
+async fn every_call_that_the_form_offers_can_be_sent() {
+    let upstream = Upstream::mock().await;
+    let config = "trace: { content: { denied_or_edited: true } }\n\
+         policies: [{ policy: prompt_guard, deny: [aurora] }]";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let browser = Browser::at(&gateway);
+    let csrf = browser.csrf("/console/try").await;
+    // The comma is sent as three characters.
+    let text = format!("aurora{}", ", ".repeat(650_000));
+    let denied = gateway.agent().generate("m", &prompt(&text)).await;
+    wait_for_rows(&browser, "?verdict=deny", 1).await;
+    let id = denied.header("x-hookgate-request-id");
+
+    let offered = browser.get(&format!("/console/try?call={id}")).await.html;
+    let (_, input) = offered.split_once("spellcheck=\"false\">").unwrap();
+    let (input, _) = input.split_once("</textarea>").unwrap();
+    let input = input.replace("&quot;", "\"").replace('\n', "\r\n");
+    let fields = [("csrf", &*csrf), ("input", &input), ("mode", "run")];
+    let tried = browser.post("/console/try", &fields).await;
+    let too_large = "1".repeat(2 * 1024 * 1024 + 1);
+    let fields = [("csrf", &*csrf), ("input", &too_large), ("mode", "plan")];
+    let refused = browser.post("/console/try", &fields).await;
+
+    assert!(input.len() > 1_300_000, "{}", input.len());
+    assert_eq!(tried.status, 200);
+    assert!(tried.html.contains("Verdict: deny"));
+    assert_eq!(refused.status, 413);
+    assert!(refused.html.contains("the input has more than 2.0 MiB"));
+    assert!(refused.html.contains(&too_large), "the form is kept");
 }

@@ -643,3 +643,27 @@ async fn the_console_promotes_and_rolls_back_for_operators_with_a_csrf_token() {
     let page = browser.get(promoted.header("location")).await.html;
     assert!(!page.contains("The revision is in use."), "{page}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_rollbacks_of_the_same_page_are_one() {
+    let (upstream, folder) = (Upstream::mock().await, TempDir::new().unwrap());
+    let (_served, operators, [first, second]) = two_revisions(folder.path(), &upstream).await;
+    let mut browser = Browser::at_address(operators);
+    browser.log_in("olga-token", "").await;
+    let page = browser.get("/console/changes").await.html;
+    let form = format!("name=\"in_use\" value=\"{second}\"><button>Roll back to {first}</button>");
+    assert!(page.contains(&form), "{page}");
+    let csrf = browser.csrf("/console/changes").await;
+    let fields = [("csrf", csrf.as_str()), ("in_use", &second)];
+
+    let press = || browser.post("/console/changes/rollback", &fields);
+    let (one, other) = tokio::join!(press(), press());
+    let later = press().await;
+
+    let mut statuses = [one.status, other.status, later.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [303, 400, 400]);
+    assert_eq!(version(&user_client(operators, "olga")).await, first);
+    let page = later.html;
+    assert!(page.contains("since the page was loaded"), "{page}");
+}
