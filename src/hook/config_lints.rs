@@ -2,20 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use super::condition_eval::build;
+use super::{condition_eval::build, configured_policy::ConfiguredPolicy, table::HookTable};
 use crate::{
     condition::{self, Condition, StaticResult},
     config::{Config, PolicySpec, Problem},
-    event::EventName,
+    event::{EventName, RuleId},
     policy,
 };
 
-/// Returns the warnings about settings that are valid but probably not intended.
-pub fn warnings(config: &Config) -> Vec<Problem> {
+/// Returns the warnings about settings that are valid but probably not intended. `table` is that
+/// of the config.
+pub fn warnings(config: &Config, table: &HookTable) -> Vec<Problem> {
     let mut warnings = config.warnings.clone();
     warnings.extend(config.policies.iter().flat_map(absent_variables));
     warnings.extend(config.policies.iter().filter_map(uninspected_calls));
-    warnings.extend(policy_lints(config));
+    warnings.extend(policy_lints(table));
     warnings.extend(excess_processes(config));
     warnings.extend(unreported_events(config));
     warnings.extend(config.guards_that_fail_open().map(|(event, hook)| {
@@ -28,43 +29,29 @@ pub fn warnings(config: &Config) -> Vec<Problem> {
 }
 
 /// Settings of policies without an effect, or with another one than intended.
-fn policy_lints(config: &Config) -> Vec<Problem> {
-    let hooks = config.hooks.iter().flat_map(|(event, groups)| {
-        let hooks = groups.iter().flat_map(|group| &group.hooks);
-        hooks.filter_map(|hook| Some((*event, hook.as_policy()?)))
-    });
-    let hooks: Vec<(EventName, PolicySpec)> = hooks.collect();
-    let shared_events = |event: EventName, spec: &PolicySpec| {
-        let counts_with = |other: &PolicySpec| {
-            spec.policy == "request_limits"
-                && (&other.policy, &other.name) == (&spec.policy, &spec.name)
+fn policy_lints(table: &HookTable) -> Vec<Problem> {
+    let mut policies: BTreeMap<RuleId, (&ConfiguredPolicy, Vec<EventName>)> = BTreeMap::new();
+    for (event, policy) in table.all_policies() {
+        let (_, events) = policies.entry(policy.rule).or_insert((&**policy, Vec::new()));
+        let is_false = |when: &Condition| condition::analyze(when, event) == StaticResult::False;
+        if !policy.when.as_ref().is_some_and(is_false) {
+            events.push(event);
+        }
+    }
+    let problems = policies.values().filter_map(|(policy, events)| {
+        // Those that share counters act together.
+        let shares_counters = |other: &ConfiguredPolicy| {
+            policy.kind == "request_limits"
+                && (other.kind, &other.counter) == (policy.kind, &policy.counter)
         };
-        let others = hooks.iter().filter(|(_, other)| counts_with(other));
-        let others = others.map(|(event, _)| *event);
-        others.chain([event]).collect::<Vec<EventName>>()
-    };
-    let builtin = hooks.iter();
-    let builtin = builtin.map(|(event, spec)| (shared_events(*event, spec), spec));
-    let policies = config.policies.iter().chain(&config.caller_policies);
-    let policies = policies.map(|spec| (possible_events(spec), spec));
-    let problems = policies.chain(builtin).filter_map(|(events, spec)| {
-        let (_, policy) = policy::build(&spec.policy, spec.settings.0.clone()).ok()?;
-        let message = format!("policy `{}`: {}", spec.label(), policy.lint(&events)?);
-        Some(Problem::at(&spec.span, message))
+        let others = policies.values();
+        let others = others.filter(|(other, _)| shares_counters(other));
+        let shared = others.flat_map(|(_, events)| events);
+        let events: Vec<EventName> = events.iter().chain(shared).copied().collect();
+        let message = format!("policy `{}`: {}", policy.name, policy.policy.lint(&events)?);
+        Some(Problem::at(&policy.span, message))
     });
     problems.collect()
-}
-
-/// Returns the events of a policy on which its condition may be true.
-fn possible_events(spec: &PolicySpec) -> Vec<EventName> {
-    let events = policy::find(&spec.policy).map_or(&[][..], |kind| kind.events);
-    let condition = spec.when.as_ref();
-    let condition = condition.and_then(|when| build(when, events).ok());
-    let is_false =
-        |condition: &Condition, event| condition::analyze(condition, event) == StaticResult::False;
-    let is_possible =
-        |event: &EventName| !condition.as_ref().is_some_and(|one| is_false(one, *event));
-    events.iter().copied().filter(is_possible).collect()
 }
 
 /// Events with hooks that are not derived from model calls.
@@ -102,8 +89,9 @@ fn excess_processes(config: &Config) -> Option<Problem> {
 
 /// The condition of a `tool_guard` that excludes the calls of tools in answers.
 fn uninspected_calls(spec: &PolicySpec) -> Option<Problem> {
-    let when = spec.when.as_ref()?;
-    if spec.policy != "tool_guard" || possible_events(spec).contains(&EventName::AfterModel) {
+    let when = spec.when.as_ref().filter(|_| spec.policy == "tool_guard")?;
+    let condition = build(when, policy::find(&spec.policy)?.events).ok()?;
+    if condition::analyze(&condition, EventName::AfterModel) != StaticResult::False {
         return None;
     }
     let label = spec.label();

@@ -391,8 +391,6 @@ hooks:
     );
     assert_eq!(code, 78);
     insta::assert_snapshot!(never_true, @r"
-    warning: hookgate.yaml:7:11: hook `a` on BeforeTool fails open: its failure allows what it would deny
-    warning: hookgate.yaml:8:11: hook `b` on BeforeTool fails open: its failure allows what it would deny
     hookgate.yaml:3:47: policy `model_allow`: `when` refers to `tool.name`, which BeforeModel or AfterModel does not have
     hookgate.yaml:7:42: hook `a` on BeforeTool: `when` refers to `request.model`, which BeforeTool does not have
     hookgate.yaml:8:42: hook `b` on BeforeTool: `when` is always false on BeforeTool
