@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{condition_eval::build, configured_policy::ConfiguredPolicy, table::HookTable};
+use super::{
+    condition_eval::{absent_facts, build, joined_names},
+    configured_policy::ConfiguredPolicy,
+    table::HookTable,
+};
 use crate::{
     condition::{self, Condition, StaticResult},
     config::{Config, PolicySpec, Problem},
@@ -32,7 +36,9 @@ pub fn warnings(config: &Config, table: &HookTable) -> Vec<Problem> {
 fn policy_lints(table: &HookTable) -> Vec<Problem> {
     let mut policies: BTreeMap<RuleId, (&ConfiguredPolicy, Vec<EventName>)> = BTreeMap::new();
     for (event, policy) in table.all_policies() {
-        let (_, events) = policies.entry(policy.rule).or_insert((&**policy, Vec::new()));
+        let (_, events) = policies
+            .entry(policy.rule)
+            .or_insert((&**policy, Vec::new()));
         let is_false = |when: &Condition| condition::analyze(when, event) == StaticResult::False;
         if !policy.when.as_ref().is_some_and(is_false) {
             events.push(event);
@@ -110,12 +116,6 @@ fn absent_variables(spec: &PolicySpec) -> Vec<Problem> {
     let Ok(condition) = build(when, events) else {
         return Vec::new();
     };
-    let mut absent: BTreeMap<String, Vec<EventName>> = BTreeMap::new();
-    for event in events {
-        if let StaticResult::Absent(variable) = condition::analyze(&condition, *event) {
-            absent.entry(variable).or_default().push(*event);
-        }
-    }
     let problem = |(variable, events): (String, Vec<EventName>)| {
         let verb = if events.len() > 1 { "have" } else { "has" };
         // With `has(…)` in front, the policy would run on no model call.
@@ -124,12 +124,12 @@ fn absent_variables(spec: &PolicySpec) -> Vec<Problem> {
         } else {
             "test `event` or `has(…)` first"
         };
-        let events: Vec<&str> = events.iter().map(|event| event.as_str()).collect();
-        let (label, events) = (spec.label(), events.join(" and "));
+        let (label, events) = (spec.label(), joined_names(&events, " and "));
         let message = format!(
             "policy `{label}`: {events} {verb} no `{variable}`, so the policy runs there unless the rest of the condition is false; {advice}"
         );
         Problem::at(&when.span, message)
     };
+    let absent = absent_facts(&condition, events);
     absent.into_iter().map(problem).collect()
 }

@@ -411,6 +411,22 @@ policies:
     ");
 }
 
+#[test]
+fn only_events_without_a_fact_are_named_beside_it() {
+    let (code, _, absent) = check(
+        "\
+policies:
+  - { policy: redact, when: \"event == 'BeforeModel' && prompt.contains('a')\" }
+  - { policy: redact, when: \"size(request.tools) > 0 || prompt == ''\" }
+",
+    );
+    assert_eq!(code, 78);
+    insta::assert_snapshot!(absent, @r"
+    hookgate.yaml:3:29: policy `redact`: `when` refers to `prompt`, which BeforeModel does not have
+    hookgate.yaml:4:29: policy `redact`: `when` refers to `prompt` and `request.tools`, which no event has together
+    ");
+}
+
 /// Replaces the model of a request.
 const SWAP: &str = "{ policy: model_swap, swap: { m: other } }";
 

@@ -21,14 +21,6 @@ pub enum StaticResult {
 }
 
 impl StaticResult {
-    /// Returns the variable or field that is absent.
-    pub fn absent(self) -> Option<String> {
-        match self {
-            Self::Absent(name) => Some(name),
-            Self::Dynamic | Self::True | Self::False => None,
-        }
-    }
-
     fn negate(self) -> Self {
         match self {
             Self::True => Self::False,
