@@ -1,6 +1,6 @@
 //! Lints: valid settings that probably do not have the intended effect. Pure.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, slice};
 
 use super::{
     condition_eval::{absent_facts, build, joined_names},
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     condition::{self, Condition, StaticResult},
-    config::{Config, PolicySpec, Problem},
+    config::{Config, KeySpec, PolicySpec, Problem},
     event::{EventName, RuleId},
     policy,
 };
@@ -21,6 +21,7 @@ pub fn warnings(config: &Config, table: &HookTable) -> Vec<Problem> {
     warnings.extend(config.policies.iter().flat_map(absent_variables));
     warnings.extend(config.policies.iter().filter_map(uninspected_calls));
     warnings.extend(policy_lints(table));
+    warnings.extend(conditions_without_callers(config));
     warnings.extend(excess_processes(config));
     warnings.extend(unreported_events(config));
     warnings.extend(config.guards_that_fail_open().map(|(event, hook)| {
@@ -91,6 +92,52 @@ fn excess_processes(config: &Config) -> Option<Problem> {
         "hook `{label}`: `limits.hook_processes` is {limit}, so not all processes of workers and of `prewarm` can wait at once"
     );
     Some(Problem::at(&first.span, message))
+}
+
+/// The conditions of hooks and policies that no caller meets. Bundles are for gateways with other
+/// callers, too.
+fn conditions_without_callers(config: &Config) -> Vec<Problem> {
+    let auth = &config.auth;
+    // The names in tokens and certificates are not known.
+    if auth.jwt.is_some() || auth.mtls.is_some() {
+        return Vec::new();
+    }
+    let policies = config.policies.iter().map(|spec| {
+        let events = policy::find(&spec.policy).map_or(&[][..], |kind| kind.events);
+        (format!("policy `{}`", spec.label()), &spec.when, events)
+    });
+    let hooks = config.hooks.iter().flat_map(|(event, groups)| {
+        let hooks = groups.iter().flat_map(|group| &group.hooks);
+        hooks.map(move |hook| {
+            let label = format!("hook `{}` on {event}", hook.label());
+            (label, &hook.when, slice::from_ref(event))
+        })
+    });
+    let problems = policies.chain(hooks).filter_map(|(label, when, events)| {
+        let when = when.as_ref()?;
+        let is_bundled = config.layers.iter().any(|layer| layer.contains(&when.span));
+        let condition = build(when, events).ok().filter(|_| !is_bundled)?;
+        let message =
+            format!("{label}: `when` is false for every caller: `auth.keys` has no such name");
+        is_for_no_caller(&condition, events, &auth.keys).then(|| Problem::at(&when.span, message))
+    });
+    problems.collect()
+}
+
+fn is_for_no_caller(condition: &Condition, events: &[EventName], keys: &[KeySpec]) -> bool {
+    if !condition.uses("caller") {
+        return false;
+    }
+    let names = keys.iter().map(|key| key.name.as_str());
+    let mut names: Vec<&str> = names.chain([""]).collect();
+    // One that the condition has is most likely to make it true.
+    let text = condition.to_string();
+    names.sort_by_key(|name| !text.contains(name));
+    let is_false = |name: &str, event: EventName| {
+        condition::analyze_for_caller(condition, event, name) == StaticResult::False
+    };
+    let is_false_for = |name: &&str| events.iter().all(|event| is_false(name, *event));
+    names.iter().all(is_false_for)
 }
 
 /// The condition of a `tool_guard` that excludes the calls of tools in answers.

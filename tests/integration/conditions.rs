@@ -427,6 +427,37 @@ policies:
     ");
 }
 
+#[test]
+fn a_condition_that_no_caller_meets_is_a_warning() {
+    let hash = "a".repeat(64);
+    let key = format!("auth: {{ keys: [{{ name: team-a, sha256: {hash} }}] }}\n");
+    let warnings = |auth: &str, when: &str| {
+        let policy = format!("policies:\n  - {{ policy: redact, when: \"{when}\" }}\n");
+        let (code, _, stderr) = check(&format!("{auth}{policy}"));
+        assert_eq!(code, 0, "{stderr}");
+        stderr.matches("`when` is false for every caller").count()
+    };
+
+    for never in [
+        "caller.name == 'team_a'",
+        "caller.name in ['ci', 'tema-a']",
+        "caller.name == 'Team-a' && request.bytes > 10",
+    ] {
+        assert_eq!(warnings(&key, never), 1, "{never}");
+        assert_eq!(warnings("", never), 1, "{never}");
+    }
+    for sometimes in [
+        "caller.name == 'team-a'",
+        "caller.name.startsWith('team')",
+        "caller.name == 'ci' || request.bytes > 10",
+        "caller.name == request.model",
+        "caller.agent == 'ci'",
+        "!(caller.name in ['ci'])",
+    ] {
+        assert_eq!(warnings(&key, sometimes), 0, "{sometimes}");
+    }
+}
+
 /// Replaces the model of a request.
 const SWAP: &str = "{ policy: model_swap, swap: { m: other } }";
 
