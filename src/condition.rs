@@ -77,6 +77,13 @@ pub fn analyze(condition: &Condition, event: EventName) -> StaticResult {
     })
 }
 
+/// Returns the result that a condition has on every event of this name of a caller, if there is
+/// one.
+pub fn analyze_for_caller(condition: &Condition, event: EventName, caller: &str) -> StaticResult {
+    let constants = [("event", event.as_str()), ("caller.name", caller)];
+    condition.analyze(&constants, &|variable| is_present(variable, event))
+}
+
 /// The facts of one event.
 #[derive(Debug, Clone)]
 pub struct Facts<'a> {

@@ -7,6 +7,7 @@
 mod fleet_scripts;
 mod heartbeat;
 mod redis_connection;
+mod redis_thread;
 mod replica_status;
 
 pub use self::{

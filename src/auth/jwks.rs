@@ -14,7 +14,7 @@ use url::Url;
 use super::{
     credentials::PresentedKey,
     error::AuthError,
-    jwt::{JwksError, VerificationKeys, claims_issuer},
+    jwt::{JwksError, TokenProblem, VerificationKeys, claims_issuer},
 };
 use crate::{
     config::{Grant, JwksOrigin, JwtSpec},
@@ -47,7 +47,7 @@ pub(super) struct IssuerKeys {
     origin: JwksOrigin,
     cached: RwLock<Option<Arc<CachedKeys>>>,
     last_fetch: watch::Sender<LastFetch>,
-    /// Notified when a token names a key that is missing.
+    /// Notified when a token is signed by a key that is missing.
     wanted: Arc<Notify>,
     /// Completed once [`refresh`] was started.
     pub(super) refresh_started: Once,
@@ -91,14 +91,15 @@ impl TokenIssuer {
     /// it cannot be fetched.
     pub(super) async fn verify(&self, token: &PresentedKey) -> Result<String, AuthError> {
         let token = token.as_bytes();
-        let cached = match self.keys.fresh() {
-            Some(cached) if cached.keys.find(token).is_some() => cached,
-            _ => self.keys.renewed(token).await?,
-        };
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.map_err(|_| AuthError::InvalidToken)?.as_secs_f64();
-        let name = cached.keys.verify(token, &self.spec, now);
-        name.ok_or(AuthError::InvalidToken)
+        let verify = |cached: Arc<CachedKeys>| cached.keys.verify(token, &self.spec, now);
+        let verified = match self.keys.fresh().map(verify) {
+            Some(verified) if verified != Err(TokenProblem::OtherKey) => verified,
+            // The issuer may also have replaced the key under its id.
+            _ => verify(self.keys.renewed(token).await?),
+        };
+        verified.map_err(|_| AuthError::InvalidToken)
     }
 
     /// Returns whether a key claims to be a token of this issuer.
@@ -130,7 +131,7 @@ impl IssuerKeys {
         is_fresh.then_some(cached)
     }
 
-    /// Returns the keys after a fetch for a token whose key is missing.
+    /// Returns the keys after a fetch for a token that none of the cached ones has signed.
     async fn renewed(&self, token: &[u8]) -> Result<Arc<CachedKeys>, AuthError> {
         let unavailable = AuthError::IssuerUnavailable {
             retry_after: MIN_FETCH_INTERVAL,
@@ -214,8 +215,8 @@ impl CachedKeys {
     }
 }
 
-/// Refreshes the keys until they are dropped: when a token names one that is missing, from time
-/// to time, and more often while there are none.
+/// Refreshes the keys until they are dropped: when a token is signed by one that is missing, from
+/// time to time, and more often while there are none.
 pub(super) async fn refresh(keys: Weak<IssuerKeys>) {
     while let Some(current) = keys.upgrade() {
         current.fetch().await;

@@ -3,6 +3,7 @@
 
 use jsonwebtoken::{
     Algorithm, DecodingKey, Validation, dangerous, decode, decode_header,
+    errors::ErrorKind,
     jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse},
 };
 use serde::Deserialize;
@@ -30,6 +31,15 @@ pub enum JwksError {
     /// The set could not be fetched.
     #[error("cannot fetch the JSON Web Key Set: {0}")]
     Unreachable(String),
+}
+
+/// Reason why a token is not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TokenProblem {
+    /// None of the keys has signed it.
+    OtherKey,
+    /// It is malformed, or its claims are not accepted.
+    Invalid,
 }
 
 /// Public keys of an issuer. Never empty.
@@ -64,8 +74,17 @@ impl VerificationKeys {
 
     /// Returns the caller's name if the token is signed by one of these keys, has the
     /// issuer and audience of `spec`, and is valid at `now` (seconds since 1970).
-    pub(super) fn verify(&self, token: &[u8], spec: &JwtSpec, now: f64) -> Option<String> {
-        let key = self.find(token)?;
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why the token is not accepted.
+    pub(super) fn verify(
+        &self,
+        token: &[u8],
+        spec: &JwtSpec,
+        now: f64,
+    ) -> Result<String, TokenProblem> {
+        let key = self.find(token).ok_or(TokenProblem::OtherKey)?;
         let mut validation = Validation::new(key.algorithm);
         validation.set_audience(&[&spec.audience]);
         validation.set_issuer(&[&spec.issuer]);
@@ -73,11 +92,17 @@ impl VerificationKeys {
         // Checked below: with serde_json's `arbitrary_precision`, which documents need,
         // `jsonwebtoken` reads no numbers.
         validation.validate_exp = false;
-        let claims: Claims = decode(token, &key.key, &validation).ok()?.claims;
-        let name = claims.get(&spec.name)?.as_str()?;
+        let decoded = decode::<Claims>(token, &key.key, &validation);
+        let claims = decoded.map_err(|error| match error.kind() {
+            ErrorKind::InvalidSignature => TokenProblem::OtherKey,
+            _ => TokenProblem::Invalid,
+        });
+        let claims = claims?.claims;
+        let name = claims.get(&spec.name).and_then(Value::as_str);
         let is_accepted =
-            is_in_force(&claims, now)? && has_issuer(&claims, &spec.issuer) && is_valid_name(name);
-        is_accepted.then(|| name.to_owned())
+            is_in_force(&claims, now) == Some(true) && has_issuer(&claims, &spec.issuer);
+        let name = name.filter(|name| is_accepted && is_valid_name(name));
+        name.map(str::to_owned).ok_or(TokenProblem::Invalid)
     }
 
     /// Returns the key with the token's `kid`; without one, the only key of its algorithm.

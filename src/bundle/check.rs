@@ -65,19 +65,20 @@ pub fn load_layers(layers: Vec<PolicyLayer>) -> Result<Config, ConfigError> {
     Config::without_file(&overrides, &hook::registry())
 }
 
-/// Builds the policies and hooks of a config, and proves its guards.
+/// Builds the policies and hooks of a config, and proves its guards. Returns the warnings.
 ///
 /// # Errors
 ///
 /// Returns the problems of those that cannot be built, and the cases that fail.
-pub async fn check_guards(config: Config) -> Result<(), BuildError> {
+pub async fn check_guards(config: Config) -> Result<Vec<Problem>, BuildError> {
     let resources = AppResources::default();
     let snapshot = Snapshot::build(config, &resources, None, None)?;
     let proved = snapshot.prove(&resources).await;
+    let warnings = snapshot.warnings();
     // Workers end with their snapshot.
     drop(snapshot);
     end_tasks(&resources.tasks).await;
-    proved
+    proved.map(|()| warnings)
 }
 
 /// Runs the test cases of all bundles of a config. Returns their number.

@@ -48,10 +48,6 @@ impl CheckArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let file = self.config.unwrap_or(self.file);
         let config = Config::load(&file, &Overrides::default(), &hook::registry())?;
-        let notes = config_notes(&config);
-        for note in &notes {
-            print_error(note);
-        }
         print_hosted_tools(&config);
         print_token_bounds(&config);
         print_shadow_problems(&config);
@@ -76,10 +72,11 @@ impl CheckArgs {
                     candidate => snapshots.extend(candidate?),
                 }
             }
-            for candidate in snapshots.iter().skip(1) {
-                let more = config_notes(&candidate.config).into_iter();
-                for note in more.filter(|note| !notes.contains(note)) {
+            let mut printed = Vec::new();
+            for note in snapshots.iter().flat_map(config_notes) {
+                if !printed.contains(&note) {
                     print_error(&note);
+                    printed.push(note);
                 }
             }
             if self.prove {
@@ -107,8 +104,9 @@ fn rollout_source(file: &Path, config: &Config) -> Result<Option<ConfigSource>, 
 }
 
 /// Returns the warnings about a config, the limits of its policies and its guards without a proof.
-fn config_notes(config: &Config) -> Vec<String> {
-    let warnings = hook::warnings(config).into_iter();
+fn config_notes(snapshot: &Snapshot) -> Vec<String> {
+    let config = &snapshot.config;
+    let warnings = snapshot.warnings().into_iter();
     let warnings = warnings.map(|warning| format!("warning: {warning}"));
     let notes = warnings.chain(policy_notes(config));
     notes.chain(unproven_guards(config)).collect()

@@ -8,10 +8,7 @@ use std::{
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
-use super::{
-    setting_origins::{SettingOrigin, SettingOrigins},
-    spanned_yaml::SpannedYaml,
-};
+use super::{setting_origins::SettingOrigins, spanned_yaml::SpannedYaml};
 use crate::sha256::sha256_hex;
 
 /// Replaces values that may be secret.
@@ -38,7 +35,6 @@ pub struct ConfigDocument {
 pub struct ConfigSection {
     /// Name of the setting.
     pub name: String,
-    origin: SettingOrigin,
     value: Value,
     origins: SettingOrigins,
 }
@@ -48,15 +44,9 @@ impl ConfigDocument {
     /// its references to secrets, are resolved. Adds the defaults of the schema.
     pub(super) fn new(document: &SpannedYaml, in_use: &Value, schema: &Value) -> Self {
         let effective = with_defaults(in_use, schema, schema, 0);
-        let written = document.value();
         let sections = effective.as_object().into_iter().flatten();
         let sections = sections.map(|(name, value)| ConfigSection {
             name: name.clone(),
-            origin: match (written.get(name), in_use.get(name)) {
-                (Some(_), _) => SettingOrigin::of_key(document, &format!("/{name}")),
-                (None, Some(_)) => SettingOrigin::CommandLine,
-                (None, None) => SettingOrigin::Default,
-            },
             value: value.clone(),
             origins: SettingOrigins::new(document, in_use, name),
         });
@@ -72,29 +62,10 @@ impl ConfigDocument {
             if let Some(value) = written.get(name) {
                 self.sections.push(ConfigSection {
                     name: name.to_owned(),
-                    origin: SettingOrigin::of_key(document, &format!("/{name}")),
                     value: value.clone(),
                     origins: SettingOrigins::new(document, &written, name),
                 });
             }
-        }
-    }
-
-    /// Replaces a setting of the section `name`, at a JSON pointer within it, by that of the
-    /// command line.
-    pub(super) fn override_setting(&mut self, name: &str, pointer: &str, value: impl Into<Value>) {
-        let mut sections = self.sections.iter_mut();
-        let Some(section) = sections.find(|section| section.name == name) else {
-            return;
-        };
-        if let Some(setting) = section.value.pointer_mut(pointer) {
-            *setting = value.into();
-            section
-                .origins
-                .set_command_line(format!("/{name}{pointer}"));
-        }
-        if section.origin == SettingOrigin::Default {
-            section.origin = SettingOrigin::CommandLine;
         }
     }
 
@@ -107,7 +78,7 @@ impl ConfigDocument {
 impl ConfigSection {
     /// Returns the file and line, `command line` or `default`.
     pub fn origin(&self) -> String {
-        self.origin.to_string()
+        self.origins.of_section(&self.name)
     }
 
     /// Returns the origin of each line of `yaml`, which is the section's YAML or a masked form of
@@ -340,6 +311,11 @@ mod tests {
     use super::*;
 
     fn document(text: &str) -> ConfigDocument {
+        document_with(text, |_| ())
+    }
+
+    /// Returns the document of a text after `change`, as by the command line.
+    fn document_with(text: &str, change: impl FnOnce(&mut Value)) -> ConfigDocument {
         let schema = json!({
             "properties": {
                 "limits": { "$ref": "#/$defs/Limits" },
@@ -353,7 +329,9 @@ mod tests {
             },
         });
         let document = SpannedYaml::parse(text, Path::new("a.yaml")).unwrap();
-        ConfigDocument::new(&document, &document.value(), &schema)
+        let mut value = document.value();
+        change(&mut value);
+        ConfigDocument::new(&document, &value, &schema)
     }
 
     fn yaml(document: &ConfigDocument) -> String {
@@ -391,9 +369,10 @@ mod tests {
     #[test]
     fn each_line_has_its_origin() {
         let text = "hooks:\n  - max: 1\n  - { max: 2,\n      body: \"a\\nb\" }\n\nlimits:\n  # a comment\n  max: 9\n";
-        let mut document = document(text);
-        document.override_setting("limits", "/body", "2MiB");
-        document.override_setting("listen", "", "127.0.0.1:2");
+        let document = document_with(text, |value| {
+            value["limits"]["body"] = "2MiB".into();
+            value["listen"] = "127.0.0.1:2".into();
+        });
 
         let sections = document.sections().iter();
         let lines = sections.flat_map(|section| {

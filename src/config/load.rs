@@ -8,7 +8,7 @@ mod hooks;
 mod layers;
 mod lints;
 mod loader;
-mod overridden_upstreams;
+mod overridden_settings;
 mod paths;
 mod pointers;
 mod programs;
@@ -24,7 +24,9 @@ use std::{mem, path::Path, sync::Arc};
 
 use serde_json::Value;
 
-use self::{hooks::HookBlock, layers::add_layers, loader::Loader};
+use self::{
+    hooks::HookBlock, layers::add_layers, loader::Loader, overridden_settings::set_addresses,
+};
 use super::{
     config_document::ConfigDocument,
     overrides::Overrides,
@@ -119,7 +121,9 @@ impl Config {
         registry: &Registry,
     ) -> Result<Self, ConfigError> {
         let mut loader = Loader::new(document.clone(), value, overrides, registry)?;
+        // The version does not change with the addresses.
         let written = loader.value.to_string();
+        set_addresses(&mut loader.value, overrides);
         let schema = Self::schema(registry);
         let mut shown = ConfigDocument::new(document, &loader.value, &schema);
         let mut value = loader.value.take();
@@ -146,7 +150,6 @@ impl Config {
         }
 
         let mut config: Self = loader.deserialize()?;
-        config.override_addresses(overrides, &mut shown);
         loader.check_upstreams(&config);
         loader.check_listeners(&mut config);
         loader.check_admin_users(&config.admin);
@@ -170,18 +173,6 @@ impl Config {
         config.layers = loader.layers;
         config.texts = Arc::new(mem::take(&mut loader.texts));
         Ok(config)
-    }
-
-    /// Uses the addresses of the command line, here and in the document that is shown.
-    fn override_addresses(&mut self, overrides: &Overrides, shown: &mut ConfigDocument) {
-        if let Some(listen) = overrides.listen {
-            self.listen = listen;
-            shown.override_setting("listen", "", listen.to_string());
-        }
-        if let Some(listen) = overrides.admin_listen {
-            self.admin.listen = listen;
-            shown.override_setting("admin", "/listen", listen.to_string());
-        }
     }
 }
 

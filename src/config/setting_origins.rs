@@ -16,7 +16,7 @@ pub(super) struct SettingOrigins(BTreeMap<String, SettingOrigin>);
 
 /// Origin of a setting. Displayed as `file:line`, `command line` or `default`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum SettingOrigin {
+enum SettingOrigin {
     /// A line of a file.
     Line(PathBuf, u64),
     CommandLine,
@@ -25,7 +25,7 @@ pub(super) enum SettingOrigin {
 
 impl SettingOrigin {
     /// Returns the line of a key in a document.
-    pub(super) fn of_key(document: &SpannedYaml, pointer: &str) -> Self {
+    fn of_key(document: &SpannedYaml, pointer: &str) -> Self {
         let span = document.key_span(pointer);
         Self::Line(span.file, span.line)
     }
@@ -54,9 +54,14 @@ impl SettingOrigins {
         origins
     }
 
-    /// Records that the command line has a setting.
-    pub(super) fn set_command_line(&mut self, pointer: String) {
-        self.0.insert(pointer, SettingOrigin::CommandLine);
+    /// Returns the origin of the section as a whole: `file:line`, `command line` or `default`.
+    pub(super) fn of_section(&self, name: &str) -> String {
+        self.of_pointer(&format!("/{}", escape_key(name)))
+    }
+
+    fn of_pointer(&self, pointer: &str) -> String {
+        let origin = self.0.get(pointer);
+        origin.unwrap_or(&SettingOrigin::Default).to_string()
     }
 
     /// Returns the origin of each line of a section's YAML: `file:line`, `command line` or
@@ -70,8 +75,7 @@ impl SettingOrigins {
         let lines = (1..).zip(yaml.lines()).map(|(number, _)| {
             // Of the settings that begin on a line, the first one contains the others.
             if let Some((pointer, _)) = starts.next_if(|(_, line)| *line <= number) {
-                let written = self.0.get(&pointer);
-                origin = written.unwrap_or(&SettingOrigin::Default).to_string();
+                origin = self.of_pointer(&pointer);
             }
             while starts.next_if(|(_, line)| *line <= number).is_some() {}
             origin.clone()

@@ -12,6 +12,7 @@ use secrecy::ExposeSecret;
 use thiserror::Error;
 use tokio::time::{Instant, timeout};
 
+use super::redis_thread::RedisThread;
 use crate::{config::Secret, mutex::Mutex};
 
 /// Timeout of a command, including a new connection.
@@ -37,8 +38,8 @@ pub struct RedisConnection {
     /// Name of the data in log lines.
     data: &'static str,
     state: Mutex<ConnectionInner>,
-    /// Locked while a connection is being made.
-    connecting: tokio::sync::Mutex<()>,
+    /// Thread of the connection. Locked while a connection is being made.
+    thread: tokio::sync::Mutex<Option<RedisThread>>,
     failures: Counter,
 }
 
@@ -118,7 +119,7 @@ impl RedisConnection {
             client: client?,
             data,
             state: Mutex::default(),
-            connecting: tokio::sync::Mutex::default(),
+            thread: tokio::sync::Mutex::default(),
             failures,
         })
     }
@@ -174,12 +175,16 @@ impl RedisConnection {
         if let Some(connection) = &self.state.lock().connection {
             return Ok(connection.clone());
         }
-        let _one_at_a_time = self.connecting.lock().await;
+        let mut thread = self.thread.lock().await;
         if let Some(connection) = &self.state.lock().connection {
             return Ok(connection.clone());
         }
+        let thread = match &mut *thread {
+            Some(thread) => thread,
+            none => none.insert(RedisThread::start()?),
+        };
         // The callers have timeouts.
-        let connection = self.client.get_multiplexed_async_connection().await?;
+        let connection = thread.connect(self.client.clone()).await?;
         self.state.lock().connection = Some(connection.clone());
         Ok(connection)
     }

@@ -1,5 +1,7 @@
 //! Conditions of hooks and policies: built with the config, evaluated on events.
 
+use std::collections::BTreeMap;
+
 use super::tool_matcher::ToolMatcher;
 use crate::{
     condition::{self, Condition, EvalError, Facts, RequestFacts, StaticResult},
@@ -46,16 +48,12 @@ pub(super) fn build(when: &When, events: &[EventName]) -> Result<Condition, Prob
             .iter()
             .map(|event| condition::analyze(&condition, *event))
     };
-    let names: Vec<&str> = events.iter().map(|event| event.as_str()).collect();
-    let names = names.join(" or ");
     if results().all(|result| result == StaticResult::False) {
+        let names = joined_names(events, " or ");
         return Err(problem(format!("is always false on {names}")));
     }
-    if !results().any(|result| matches!(result, StaticResult::Dynamic | StaticResult::True))
-        && let Some(absent) = results().find_map(StaticResult::absent)
-    {
-        let message = format!("refers to `{absent}`, which {names} does not have");
-        return Err(problem(message));
+    if !results().any(|result| matches!(result, StaticResult::Dynamic | StaticResult::True)) {
+        return Err(problem(describe_absent(&absent_facts(&condition, events))));
     }
     match event_without_calls(&condition, events) {
         Some(event) => Err(problem(format!(
@@ -63,6 +61,40 @@ pub(super) fn build(when: &When, events: &[EventName]) -> Result<Condition, Prob
         ))),
         None => Ok(condition),
     }
+}
+
+/// Returns the facts that decide a condition although some of these events do not have them, each
+/// with these events.
+pub(super) fn absent_facts(
+    condition: &Condition,
+    events: &[EventName],
+) -> BTreeMap<String, Vec<EventName>> {
+    let mut absent: BTreeMap<String, Vec<EventName>> = BTreeMap::new();
+    for event in events {
+        if let StaticResult::Absent(fact) = condition::analyze(condition, *event) {
+            absent.entry(fact).or_default().push(*event);
+        }
+    }
+    absent
+}
+
+/// Describes the facts of a condition that has all of them on no event.
+fn describe_absent(absent: &BTreeMap<String, Vec<EventName>>) -> String {
+    let facts: Vec<String> = absent.keys().map(|fact| format!("`{fact}`")).collect();
+    let facts = facts.join(" and ");
+    match absent.values().collect::<Vec<_>>().as_slice() {
+        [events] => {
+            let names = joined_names(events, " or ");
+            format!("refers to {facts}, which {names} does not have")
+        }
+        _ => format!("refers to {facts}, which no event has together"),
+    }
+}
+
+/// Returns the names of events in one text.
+pub(super) fn joined_names(events: &[EventName], separator: &str) -> String {
+    let names: Vec<&str> = events.iter().map(|event| event.as_str()).collect();
+    names.join(separator)
 }
 
 /// Returns an event on which a policy may run, if it never runs on the model calls that it

@@ -1,21 +1,27 @@
 //! Lints: valid settings that probably do not have the intended effect. Pure.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, slice};
 
-use super::condition_eval::build;
+use super::{
+    condition_eval::{absent_facts, build, joined_names},
+    configured_policy::ConfiguredPolicy,
+    table::HookTable,
+};
 use crate::{
     condition::{self, Condition, StaticResult},
-    config::{Config, PolicySpec, Problem},
-    event::EventName,
+    config::{Config, KeySpec, PolicySpec, Problem},
+    event::{EventName, RuleId},
     policy,
 };
 
-/// Returns the warnings about settings that are valid but probably not intended.
-pub fn warnings(config: &Config) -> Vec<Problem> {
+/// Returns the warnings about settings that are valid but probably not intended. `table` is that
+/// of the config.
+pub fn warnings(config: &Config, table: &HookTable) -> Vec<Problem> {
     let mut warnings = config.warnings.clone();
     warnings.extend(config.policies.iter().flat_map(absent_variables));
     warnings.extend(config.policies.iter().filter_map(uninspected_calls));
-    warnings.extend(policy_lints(config));
+    warnings.extend(policy_lints(table));
+    warnings.extend(conditions_without_callers(config));
     warnings.extend(excess_processes(config));
     warnings.extend(unreported_events(config));
     warnings.extend(config.guards_that_fail_open().map(|(event, hook)| {
@@ -28,43 +34,31 @@ pub fn warnings(config: &Config) -> Vec<Problem> {
 }
 
 /// Settings of policies without an effect, or with another one than intended.
-fn policy_lints(config: &Config) -> Vec<Problem> {
-    let hooks = config.hooks.iter().flat_map(|(event, groups)| {
-        let hooks = groups.iter().flat_map(|group| &group.hooks);
-        hooks.filter_map(|hook| Some((*event, hook.as_policy()?)))
-    });
-    let hooks: Vec<(EventName, PolicySpec)> = hooks.collect();
-    let shared_events = |event: EventName, spec: &PolicySpec| {
-        let counts_with = |other: &PolicySpec| {
-            spec.policy == "request_limits"
-                && (&other.policy, &other.name) == (&spec.policy, &spec.name)
+fn policy_lints(table: &HookTable) -> Vec<Problem> {
+    let mut policies: BTreeMap<RuleId, (&ConfiguredPolicy, Vec<EventName>)> = BTreeMap::new();
+    for (event, policy) in table.all_policies() {
+        let (_, events) = policies
+            .entry(policy.rule)
+            .or_insert((&**policy, Vec::new()));
+        let is_false = |when: &Condition| condition::analyze(when, event) == StaticResult::False;
+        if !policy.when.as_ref().is_some_and(is_false) {
+            events.push(event);
+        }
+    }
+    let problems = policies.values().filter_map(|(policy, events)| {
+        // Those that share counters act together.
+        let shares_counters = |other: &ConfiguredPolicy| {
+            policy.kind == "request_limits"
+                && (other.kind, &other.counter) == (policy.kind, &policy.counter)
         };
-        let others = hooks.iter().filter(|(_, other)| counts_with(other));
-        let others = others.map(|(event, _)| *event);
-        others.chain([event]).collect::<Vec<EventName>>()
-    };
-    let builtin = hooks.iter();
-    let builtin = builtin.map(|(event, spec)| (shared_events(*event, spec), spec));
-    let policies = config.policies.iter().chain(&config.caller_policies);
-    let policies = policies.map(|spec| (possible_events(spec), spec));
-    let problems = policies.chain(builtin).filter_map(|(events, spec)| {
-        let (_, policy) = policy::build(&spec.policy, spec.settings.0.clone()).ok()?;
-        let message = format!("policy `{}`: {}", spec.label(), policy.lint(&events)?);
-        Some(Problem::at(&spec.span, message))
+        let others = policies.values();
+        let others = others.filter(|(other, _)| shares_counters(other));
+        let shared = others.flat_map(|(_, events)| events);
+        let events: Vec<EventName> = events.iter().chain(shared).copied().collect();
+        let message = format!("policy `{}`: {}", policy.name, policy.policy.lint(&events)?);
+        Some(Problem::at(&policy.span, message))
     });
     problems.collect()
-}
-
-/// Returns the events of a policy on which its condition may be true.
-fn possible_events(spec: &PolicySpec) -> Vec<EventName> {
-    let events = policy::find(&spec.policy).map_or(&[][..], |kind| kind.events);
-    let condition = spec.when.as_ref();
-    let condition = condition.and_then(|when| build(when, events).ok());
-    let is_false =
-        |condition: &Condition, event| condition::analyze(condition, event) == StaticResult::False;
-    let is_possible =
-        |event: &EventName| !condition.as_ref().is_some_and(|one| is_false(one, *event));
-    events.iter().copied().filter(is_possible).collect()
 }
 
 /// Events with hooks that are not derived from model calls.
@@ -100,10 +94,57 @@ fn excess_processes(config: &Config) -> Option<Problem> {
     Some(Problem::at(&first.span, message))
 }
 
+/// The conditions of hooks and policies that no caller meets. Bundles are for gateways with other
+/// callers, too.
+fn conditions_without_callers(config: &Config) -> Vec<Problem> {
+    let auth = &config.auth;
+    // The names in tokens and certificates are not known.
+    if auth.jwt.is_some() || auth.mtls.is_some() {
+        return Vec::new();
+    }
+    let policies = config.policies.iter().map(|spec| {
+        let events = policy::find(&spec.policy).map_or(&[][..], |kind| kind.events);
+        (format!("policy `{}`", spec.label()), &spec.when, events)
+    });
+    let hooks = config.hooks.iter().flat_map(|(event, groups)| {
+        let hooks = groups.iter().flat_map(|group| &group.hooks);
+        hooks.map(move |hook| {
+            let label = format!("hook `{}` on {event}", hook.label());
+            (label, &hook.when, slice::from_ref(event))
+        })
+    });
+    let problems = policies.chain(hooks).filter_map(|(label, when, events)| {
+        let when = when.as_ref()?;
+        let is_bundled = config.layers.iter().any(|layer| layer.contains(&when.span));
+        let condition = build(when, events).ok().filter(|_| !is_bundled)?;
+        let message =
+            format!("{label}: `when` is false for every caller: `auth.keys` has no such name");
+        is_for_no_caller(&condition, events, &auth.keys).then(|| Problem::at(&when.span, message))
+    });
+    problems.collect()
+}
+
+fn is_for_no_caller(condition: &Condition, events: &[EventName], keys: &[KeySpec]) -> bool {
+    if !condition.uses("caller") {
+        return false;
+    }
+    let names = keys.iter().map(|key| key.name.as_str());
+    let mut names: Vec<&str> = names.chain([""]).collect();
+    // One that the condition has is most likely to make it true.
+    let text = condition.to_string();
+    names.sort_by_key(|name| !text.contains(name));
+    let is_false = |name: &str, event: EventName| {
+        condition::analyze_for_caller(condition, event, name) == StaticResult::False
+    };
+    let is_false_for = |name: &&str| events.iter().all(|event| is_false(name, *event));
+    names.iter().all(is_false_for)
+}
+
 /// The condition of a `tool_guard` that excludes the calls of tools in answers.
 fn uninspected_calls(spec: &PolicySpec) -> Option<Problem> {
-    let when = spec.when.as_ref()?;
-    if spec.policy != "tool_guard" || possible_events(spec).contains(&EventName::AfterModel) {
+    let when = spec.when.as_ref().filter(|_| spec.policy == "tool_guard")?;
+    let condition = build(when, policy::find(&spec.policy)?.events).ok()?;
+    if condition::analyze(&condition, EventName::AfterModel) != StaticResult::False {
         return None;
     }
     let label = spec.label();
@@ -122,12 +163,6 @@ fn absent_variables(spec: &PolicySpec) -> Vec<Problem> {
     let Ok(condition) = build(when, events) else {
         return Vec::new();
     };
-    let mut absent: BTreeMap<String, Vec<EventName>> = BTreeMap::new();
-    for event in events {
-        if let StaticResult::Absent(variable) = condition::analyze(&condition, *event) {
-            absent.entry(variable).or_default().push(*event);
-        }
-    }
     let problem = |(variable, events): (String, Vec<EventName>)| {
         let verb = if events.len() > 1 { "have" } else { "has" };
         // With `has(…)` in front, the policy would run on no model call.
@@ -136,12 +171,12 @@ fn absent_variables(spec: &PolicySpec) -> Vec<Problem> {
         } else {
             "test `event` or `has(…)` first"
         };
-        let events: Vec<&str> = events.iter().map(|event| event.as_str()).collect();
-        let (label, events) = (spec.label(), events.join(" and "));
+        let (label, events) = (spec.label(), joined_names(&events, " and "));
         let message = format!(
             "policy `{label}`: {events} {verb} no `{variable}`, so the policy runs there unless the rest of the condition is false; {advice}"
         );
         Problem::at(&when.span, message)
     };
+    let absent = absent_facts(&condition, events);
     absent.into_iter().map(problem).collect()
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{outcome::hook_run, tool_matcher::ToolMatcher};
 use crate::{
     condition::Condition,
-    config::{CallerPattern, HookMode, ProofCases},
+    config::{CallerPattern, HookMode, ProofCases, SourceSpan},
     dialect::DialectError,
     event::{BeforeModel, EventKind, HookOutput, HookResult, HookRun, RuleId},
     policy::{Policy, PolicyContext, PolicyRequest},
@@ -20,6 +20,8 @@ pub struct ConfiguredPolicy {
     pub rule: RuleId,
     /// Name in the config.
     pub name: String,
+    /// Position in the config.
+    pub(super) span: SourceSpan,
     /// Name of its counters.
     pub(super) counter: String,
     /// Name of the kind of policy, such as `redact`.

@@ -20,7 +20,6 @@ use super::{
 use crate::{
     audit_log::{AuditRecord, PromotionRecord},
     config::{Config, PolicyLayer},
-    hook,
     mutex::Mutex,
     observe::ReloadOutcome,
 };
@@ -67,8 +66,9 @@ impl App {
         resources: AppResources,
         source: ConfigSource,
     ) -> Result<Self, BuildError> {
-        revisions::log_warnings(&hook::warnings(&config));
-        Box::pin(Self::build(config, resources, Some(source))).await
+        let app = Box::pin(Self::build(config, resources, Some(source))).await?;
+        revisions::log_warnings(&app.snapshot().warnings());
+        Ok(app)
     }
 
     async fn build(
@@ -270,7 +270,7 @@ impl App {
         previous.proofs.stop();
         self.resources.follow_config(&applied.config);
         revisions::log_removed_guards(&previous.config, &applied.config);
-        revisions::log_warnings(&hook::warnings(&applied.config));
+        revisions::log_warnings(&self.snapshot().warnings());
         tracing::info!(config.version = applied.config.version, "config reloaded");
         self.reloads.revisions.lock().add(applied);
         self.record_outcome(ReloadOutcome::Applied);

@@ -14,7 +14,7 @@ use super::{
     config_source::{ConfigSource, SourceError},
     resources::AppResources,
     revision_store::RevisionError,
-    revisions::{ReloadCause, log_warnings},
+    revisions::ReloadCause,
     rollout_progress::{RolloutArm, RolloutChange, RolloutProgress, RolloutStatus},
     rollout_sink::RolloutReporter,
     snapshot::{BuildError, Snapshot},
@@ -23,7 +23,6 @@ use crate::{
     audit_log::PromotionRecord,
     config::{Config, ConfigError, Problem, RolloutUnit, SourceSpan},
     event::RuleId,
-    hook,
     proof::GuardStatus,
 };
 
@@ -75,10 +74,14 @@ impl Snapshot {
 
     /// Returns the warnings about this config and about the one that is rolled out, each once.
     pub fn warnings(&self) -> Vec<Problem> {
-        let mut warnings = hook::warnings(&self.config);
-        let candidate = self.active_candidate();
-        let new = candidate.map(|candidate| new_warnings(&warnings, &candidate.config));
-        warnings.extend(new.unwrap_or_default());
+        let mut warnings = self.own_warnings.clone();
+        let candidate = self.active_candidate().into_iter();
+        let others = candidate.flat_map(|candidate| &candidate.own_warnings);
+        warnings.extend(
+            others
+                .filter(|other| !self.own_warnings.contains(other))
+                .cloned(),
+        );
         warnings
     }
 
@@ -155,8 +158,6 @@ impl Snapshot {
             && let Some(candidate) = snapshot.build_candidate(source, resources)?
         {
             candidate.prove(resources).await?;
-            let known = hook::warnings(&snapshot.config);
-            log_warnings(&new_warnings(&known, &candidate.config));
             snapshot.add_candidate(candidate, source, resources, previous);
         }
         Ok(snapshot)
@@ -289,13 +290,6 @@ impl Snapshot {
             reporter.report(RolloutChange::Step(share));
         }
     }
-}
-
-/// Returns the warnings about a config that are not among the known ones.
-fn new_warnings(known: &[Problem], config: &Config) -> Vec<Problem> {
-    let mut warnings = hook::warnings(config);
-    warnings.retain(|warning| !known.contains(warning));
-    warnings
 }
 
 /// Returns the error of a config that cannot be rolled out. Its problems keep their positions;

@@ -21,7 +21,7 @@ use crate::{
     },
     error::{ApiError, ErrorReason},
     event::EventName,
-    hook::{Engine, HookTable, Tracer},
+    hook::{self, Engine, HookTable, Tracer},
     observe::Metrics,
     proof::GuardProofs,
     session::{MemoryStore, RedisStore, SessionKey, SessionStore, Sessions, Transcripts},
@@ -35,6 +35,8 @@ use crate::{
 pub struct Snapshot {
     /// Config that the snapshot was built from.
     pub config: Arc<Config>,
+    /// Warnings about settings of the config.
+    pub(super) own_warnings: Vec<Problem>,
     /// Authentication and quotas of callers.
     pub authenticator: Authenticator,
     /// State that replicas share in Redis beside sessions.
@@ -133,6 +135,7 @@ impl Snapshot {
         let recorded = previous.map(|previous| &previous.recordings);
         let recordings = Recordings::new(&config, &table, resources, recorded)?;
         let mut snapshot = Self {
+            own_warnings: hook::warnings(&config, &table),
             recordings,
             trace: LiveTrace::new(
                 &resources.trace,

@@ -391,8 +391,6 @@ hooks:
     );
     assert_eq!(code, 78);
     insta::assert_snapshot!(never_true, @r"
-    warning: hookgate.yaml:7:11: hook `a` on BeforeTool fails open: its failure allows what it would deny
-    warning: hookgate.yaml:8:11: hook `b` on BeforeTool fails open: its failure allows what it would deny
     hookgate.yaml:3:47: policy `model_allow`: `when` refers to `tool.name`, which BeforeModel or AfterModel does not have
     hookgate.yaml:7:42: hook `a` on BeforeTool: `when` refers to `request.model`, which BeforeTool does not have
     hookgate.yaml:8:42: hook `b` on BeforeTool: `when` is always false on BeforeTool
@@ -411,6 +409,53 @@ policies:
     warning: hookgate.yaml:3:44: policy `tool_guard`: BeforeTool has no `request.model`, so the policy runs there unless the rest of the condition is false; test `event` or `has(…)` first
     warning: hookgate.yaml:5:53: policy `c`: BeforeModel and AfterModel have no `tool.name`, so the policy runs there unless the rest of the condition is false; for one event, use a hook of `type: builtin`
     ");
+}
+
+#[test]
+fn only_events_without_a_fact_are_named_beside_it() {
+    let (code, _, absent) = check(
+        "\
+policies:
+  - { policy: redact, when: \"event == 'BeforeModel' && prompt.contains('a')\" }
+  - { policy: redact, when: \"size(request.tools) > 0 || prompt == ''\" }
+",
+    );
+    assert_eq!(code, 78);
+    insta::assert_snapshot!(absent, @r"
+    hookgate.yaml:3:29: policy `redact`: `when` refers to `prompt`, which BeforeModel does not have
+    hookgate.yaml:4:29: policy `redact`: `when` refers to `prompt` and `request.tools`, which no event has together
+    ");
+}
+
+#[test]
+fn a_condition_that_no_caller_meets_is_a_warning() {
+    let hash = "a".repeat(64);
+    let key = format!("auth: {{ keys: [{{ name: team-a, sha256: {hash} }}] }}\n");
+    let warnings = |auth: &str, when: &str| {
+        let policy = format!("policies:\n  - {{ policy: redact, when: \"{when}\" }}\n");
+        let (code, _, stderr) = check(&format!("{auth}{policy}"));
+        assert_eq!(code, 0, "{stderr}");
+        stderr.matches("`when` is false for every caller").count()
+    };
+
+    for never in [
+        "caller.name == 'team_a'",
+        "caller.name in ['ci', 'tema-a']",
+        "caller.name == 'Team-a' && request.bytes > 10",
+    ] {
+        assert_eq!(warnings(&key, never), 1, "{never}");
+        assert_eq!(warnings("", never), 1, "{never}");
+    }
+    for sometimes in [
+        "caller.name == 'team-a'",
+        "caller.name.startsWith('team')",
+        "caller.name == 'ci' || request.bytes > 10",
+        "caller.name == request.model",
+        "caller.agent == 'ci'",
+        "!(caller.name in ['ci'])",
+    ] {
+        assert_eq!(warnings(&key, sometimes), 0, "{sometimes}");
+    }
 }
 
 /// Replaces the model of a request.

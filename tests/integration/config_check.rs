@@ -192,6 +192,29 @@ fn policies_without_effect_or_that_match_empty_text_are_refused() {
 }
 
 #[test]
+fn a_url_that_the_client_of_redis_refuses_is_reported_at_its_setting() {
+    let folder = TempDir::new().unwrap();
+    let upstream = "upstreams: { gemini: { url: https://example.org } }\n";
+    for more in ["/abc", "/?protocol=resp9"] {
+        let url = format!("redis://127.0.0.1:6379{more}");
+        std::fs::write(folder.path().join("url"), url).unwrap();
+        for (store, at) in [("sessions: { store:", 36), ("auth: { limits: { store:", 42)] {
+            let end = "}".repeat(store.matches('{').count());
+            let config =
+                format!("{upstream}{store} {{ redis: {{ url: {{ file: url }} }} }} {end}\n");
+            std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+
+            let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
+
+            let problem = format!("hookgate.yaml:2:{at}: the secret is not a URL such as");
+            assert_eq!(code, 78, "{stderr}");
+            assert!(stderr.contains(&problem), "{store} {more}: {stderr}");
+            assert!(!stderr.contains(more), "{stderr}");
+        }
+    }
+}
+
+#[test]
 fn an_upstream_key_sent_unencrypted_is_a_warning() {
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("key"), "k").unwrap();

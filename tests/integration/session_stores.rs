@@ -85,6 +85,23 @@ async fn a_session_saved_by_one_gateway_is_found_by_another() {
     assert_eq!(other.find(&[Fingerprint(8)]).await, None);
 }
 
+#[test]
+fn a_thread_that_ends_does_not_end_the_connection() {
+    let redis = Redis::start();
+    let failures = Metrics::default().session_store_failures.clone();
+    let url = Secret::from(redis.url());
+    let store = RedisStore::new(&url, 1000, IDLE_TIMEOUT, failures.clone()).unwrap();
+    let store = SessionStore::Redis(Box::new(store));
+
+    for id in ["a", "b"] {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build().unwrap();
+        runtime.block_on(store.save(&key(id), state_denying(1), &[]));
+    }
+
+    assert_eq!(failures.get(), 0);
+}
+
 #[tokio::test]
 async fn a_session_that_ends_at_one_gateway_ends_at_all() {
     let redis = Redis::start();

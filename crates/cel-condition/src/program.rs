@@ -1,6 +1,7 @@
 //! A compiled condition and its evaluation.
 
 use std::{
+    collections::HashMap,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -92,8 +93,9 @@ impl Condition {
         }
     }
 
-    /// Returns the result that the condition has with these values of variables without
-    /// fields, and whatever the values of the others that are present.
+    /// Returns the result that the condition has with these values of variables without fields, or
+    /// of one field of a variable (`request.model`), and whatever the values of the others that are
+    /// present.
     pub fn analyze(
         &self,
         constants: &[(&'static str, &str)],
@@ -101,7 +103,12 @@ impl Condition {
     ) -> StaticResult {
         let mut context = self.context(&Arc::default());
         for (name, value) in constants {
-            context.add_variable_from_value(*name, *value);
+            match name.split_once('.') {
+                Some((variable, field)) => {
+                    context.add_variable_from_value(variable, HashMap::from([(field, *value)]));
+                }
+                None => context.add_variable_from_value(*name, *value),
+            }
         }
         let analysis = StaticEval {
             variables: self.variables,

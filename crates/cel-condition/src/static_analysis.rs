@@ -21,14 +21,6 @@ pub enum StaticResult {
 }
 
 impl StaticResult {
-    /// Returns the variable or field that is absent.
-    pub fn absent(self) -> Option<String> {
-        match self {
-            Self::Absent(name) => Some(name),
-            Self::Dynamic | Self::True | Self::False => None,
-        }
-    }
-
     fn negate(self) -> Self {
         match self {
             Self::True => Self::False,
@@ -53,7 +45,7 @@ pub(super) struct StaticEval<'a, 'p, 'v> {
     pub(super) variables: &'static [Variable],
     /// Returns true if the variable of this name is present.
     pub(super) is_present: &'a dyn Fn(&str) -> bool,
-    /// Names and values of variables that are known.
+    /// Names and values of variables and fields that are known.
     pub(super) constants: &'a [(&'static str, &'a str)],
     /// Functions, and the variables that are known.
     pub(super) context: &'a Context<'p, 'v>,
@@ -107,7 +99,7 @@ impl StaticEval<'_, '_, '_> {
             None if mentions
                 .names
                 .iter()
-                .all(|(variable, _)| self.is_constant(variable)) =>
+                .all(|(variable, field)| self.is_constant(variable, field)) =>
             {
                 match Value::resolve(expr, self.context) {
                     Ok(Value::Bool(true)) => StaticResult::True,
@@ -119,10 +111,11 @@ impl StaticEval<'_, '_, '_> {
         }
     }
 
-    fn is_constant(&self, variable: &Variable) -> bool {
-        self.constants
-            .iter()
-            .any(|(name, _)| *name == variable.name)
+    fn is_constant(&self, variable: &Variable, field: &str) -> bool {
+        self.constants.iter().any(|(name, _)| {
+            let (known, known_field) = name.split_once('.').unwrap_or((name, ""));
+            (known, known_field) == (variable.name, field)
+        })
     }
 }
 

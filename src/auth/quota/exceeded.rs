@@ -85,7 +85,7 @@ impl fmt::Display for QuotaExceeded {
             LimitRefusal::Unavailable => {
                 write!(
                     f,
-                    "limits of caller `{caller}` are unavailable: Redis does not answer"
+                    "limits of caller `{caller}` are not shared at present: see `/readyz`"
                 )
             }
         }

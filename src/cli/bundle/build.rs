@@ -25,7 +25,7 @@ use crate::{
     config::{
         BUNDLE_CONFIG, BundleCapability, BundleTrust, Config, ConfigError, PolicyLayer, Problem,
     },
-    hook, server,
+    server,
 };
 
 /// Variable with the time of reproducible builds, in seconds since 1970.
@@ -88,12 +88,11 @@ impl BuildArgs {
         }
         let config = load_layers(self.layers(org))?;
         check_files(&config, &self.directory, &files)?;
-        for warning in hook::warnings(&config) {
-            let warning = format!("warning: {warning}");
-            print_error(&org.map_or_else(|| warning.clone(), |org| org.named(&warning)));
-        }
         let cases = block_on(until_signal(async {
-            check_guards(config.clone()).await?;
+            for warning in check_guards(config.clone()).await? {
+                let warning = format!("warning: {warning}");
+                print_error(&org.map_or_else(|| warning.clone(), |org| org.named(&warning)));
+            }
             let run = run_tests(&config, server::handle_agent_request);
             Ok(Box::pin(run).await?)
         }))?;

@@ -9,7 +9,7 @@ use std::{
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::overridden_upstreams::add_upstreams;
+use super::overridden_settings::add_upstreams;
 use crate::{
     config::{
         config_files::ConfigFiles,

@@ -100,8 +100,7 @@ impl Loader {
             // An empty one has been reported.
             let url = url.expose_secret();
             if !url.is_empty() && !is_redis_url(url) {
-                let message =
-                    "the secret is not a URL such as `redis://HOST:PORT` or `rediss://HOST:PORT`";
+                let message = "the secret is not a URL such as `redis://HOST:PORT/NUMBER` or `rediss://HOST:PORT`";
                 self.problem(&pointer, message);
             }
         }
@@ -200,5 +199,5 @@ fn is_redis_url(text: &str) -> bool {
         matches!(url.scheme(), "redis" | "rediss")
             && url.host_str().is_some_and(|host| !host.is_empty())
             && url.fragment().is_none()
-    })
+    }) && redis::Client::open(text).is_ok()
 }

@@ -285,7 +285,7 @@ sessions: { idle: forever, max: 0, store: disk, transcripts: missing }
     hookgate.yaml:2:31: unknown key `sessions.store.redis.ulr`
     hookgate.yaml:2:13: `sessions.store.redis` is missing
     hookgate.yaml:2:22: unknown key `sessions.store.reddis`; did you mean `redis`?
-    hookgate.yaml:2:36: the secret is not a URL such as `redis://HOST:PORT` or `rediss://HOST:PORT`
+    hookgate.yaml:2:36: the secret is not a URL such as `redis://HOST:PORT/NUMBER` or `rediss://HOST:PORT`
     hookgate.yaml:2:13: `sessions.store.redis` is missing
     hookgate.yaml:2:20: `sessions.store` must be `memory` or `{ redis: { url: … } }`
     ");

@@ -80,6 +80,7 @@ impl TableBuilder<'_> {
             when,
             callers: spec.callers.clone(),
             name: spec.label().to_owned(),
+            span: spec.span.clone(),
             counter,
             kind: kind.name,
             mode: spec.mode,

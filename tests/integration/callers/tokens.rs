@@ -323,9 +323,17 @@ async fn signing_keys_are_fetched_rotated_and_kept_during_an_outage() {
         "{}",
         provider.requests().len()
     );
+    // So does another key under a known id.
+    let replaced = Issuer::new();
+    let jwks = replaced.jwks().replace("\"es\"", "\"es-2\"");
+    *published.lock().unwrap() = Some(jwks);
+    let token = replaced.token(&json!({ "kid": "es-2" }), &json!({}));
+    wait_for_status(&bearer(&gate, &token), 200).await;
+    let answer = bearer(&gate, &new_token).generate("m", &prompt("hi")).await;
+    assert_refused(&answer, 401, "UNAUTHENTICATED");
     // The last valid keys are kept while the issuer is unavailable.
     *published.lock().unwrap() = None;
-    let answer = bearer(&gate, &new_token).generate("m", &prompt("hi")).await;
+    let answer = bearer(&gate, &token).generate("m", &prompt("hi")).await;
     assert_eq!(answer.status, 200);
 }
 

@@ -174,11 +174,19 @@ async fn a_request_that_is_refused_while_redis_hangs_does_not_count_afterwards()
 async fn a_refusal_by_redis_is_named_and_no_outage() {
     let upstream = Upstream::mock().await;
     let node = Redis::with(&["--save", "", "--cluster-enabled", "yes"]);
-    let callers = config(&[("team-a", ", requests_per_minute: 30")], "");
+    let limits = ", on_store_loss: closed";
+    let callers = config(&[("team-a", ", requests_per_minute: 30")], limits);
     let gate = replica(&upstream, &node, &callers).await;
 
     let reason = "Redis answered CLUSTERDOWN, and a cluster needs a proxy";
     until_ready_contains(&gate, &format!("caller limits not shared, {reason}")).await;
     let fleet = gate.operator().get("/fleet").await;
     assert!(fleet.text().contains(reason), "{}", fleet.text());
+    let refused = agent(&gate, "team-a").generate("m", &prompt("hi")).await;
+    assert_refused(&refused, 503, "LIMITS_UNAVAILABLE");
+    assert!(
+        refused.text().contains("see `/readyz`"),
+        "{}",
+        refused.text()
+    );
 }

@@ -886,7 +886,14 @@ async fn reported_warnings(folder: &TempDir) -> (String, String, String) {
     assert_eq!(code, 0, "{checked}");
     let mut served = ServerProcess::folder(folder.path());
     served.addr();
-    let page = Agent::at(served.operators()).get("/config").await.json();
+    let operator = Agent::at(served.operators());
+    let page = operator.get("/config").await.json();
+    let overview = operator.get("/overview").await.json();
+    let counted = page["warnings"].as_array().map(Vec::len);
+    assert_eq!(
+        overview["config"]["warnings"].as_u64(),
+        counted.map(|count| count as u64)
+    );
     served.terminate();
     let (_, log) = served.ended(TEST_TIMEOUT);
     (checked, page["warnings"].to_string(), log)

@@ -49,25 +49,6 @@ fn spent_tokens_count_until_the_day_is_over() {
 }
 
 #[test]
-fn a_caller_has_a_limited_number_of_concurrent_requests() {
-    let grant = Grant {
-        in_flight: 2,
-        ..Grant::default()
-    };
-    let quota = quota();
-    let guards = [
-        enter(&quota, &grant, RequestCost::Free).unwrap(),
-        enter(&quota, &grant, RequestCost::Free).unwrap(),
-    ];
-
-    let refused = enter(&quota, &grant, RequestCost::Free).unwrap_err();
-    let message = "concurrency limit exceeded for caller `ci`: 2 requests at the same time";
-    assert_eq!(refused.to_string(), message);
-    drop(guards);
-    assert!(enter(&quota, &grant, RequestCost::Free).is_ok());
-}
-
-#[test]
 fn calls_in_flight_reserve_what_they_are_expected_to_cost() {
     let grant = Grant {
         tokens_per_day: NonZeroU64::new(2 * (1000 + MAX_RESERVED_OUTPUT)),

@@ -1,7 +1,6 @@
-//! The upstreams that the command line names.
+//! The upstreams and addresses of the command line.
 
 use serde_json::{Value, json};
-use url::Url;
 
 use crate::config::{
     overrides::Overrides,
@@ -12,7 +11,7 @@ use crate::config::{
 /// Adds the upstreams of the command line to a config.
 pub(super) fn add_upstreams(value: &mut Value, overrides: &Overrides) -> Result<(), ConfigError> {
     match &overrides.upstream {
-        Some(url) if is_base_url(url) => set_url(value, "gemini", url),
+        Some(url) if is_base_url(url) => set(value, &["upstreams", "gemini", "url"], url.as_str()),
         Some(_) => {
             let message =
                 "`--upstream` must be an http or https URL without user, query or fragment";
@@ -24,21 +23,35 @@ pub(super) fn add_upstreams(value: &mut Value, overrides: &Overrides) -> Result<
         && value.get("upstreams").is_none()
     {
         for api in ["gemini", "vertex", "code_assist", "anthropic", "openai"] {
-            set_url(value, api, url);
+            set(value, &["upstreams", api, "url"], url.as_str());
         }
     }
     Ok(())
 }
 
-fn set_url(value: &mut Value, api: &str, url: &Url) {
+/// Sets the addresses of the command line.
+pub(super) fn set_addresses(value: &mut Value, overrides: &Overrides) {
+    if let Some(listen) = overrides.listen {
+        set(value, &["listen"], &listen.to_string());
+    }
+    if let Some(listen) = overrides.admin_listen {
+        set(value, &["admin", "listen"], &listen.to_string());
+    }
+}
+
+/// Sets a setting by its name behind those of its sections, which are added if they are missing.
+fn set(value: &mut Value, path: &[&str], setting: &str) {
+    let Some((name, sections)) = path.split_last() else {
+        return;
+    };
     let mut value = value;
-    for key in ["upstreams", api] {
+    for section in sections {
         let Some(fields) = value.as_object_mut() else {
             return;
         };
-        value = fields.entry(key).or_insert_with(|| json!({}));
+        value = fields.entry(*section).or_insert_with(|| json!({}));
     }
     if let Some(fields) = value.as_object_mut() {
-        fields.insert("url".to_owned(), url.as_str().into());
+        fields.insert((*name).to_owned(), setting.into());
     }
 }
