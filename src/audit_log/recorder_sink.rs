@@ -230,6 +230,7 @@ impl Sink for DecisionLogSink {
             }
             ExchangeEvent::ChunkToHooks => self.stats.hooked_chunks += 1,
             ExchangeEvent::Sending { body, .. } => {
+                self.write_chunks(exchange);
                 let sent = body.map(|body| self.audit.body_hasher().digest(body));
                 self.write_request(exchange, exchange.rounds + 1, sent);
             }
