@@ -21,16 +21,13 @@ use super::{
 use crate::{
     config::AuditMode,
     event::{Action, Caller, EventName, Trace},
-    observe::{ReloadOutcome, truncated},
+    observe::{MAX_NAME_BYTES, ReloadOutcome, truncated},
     sha256::sha256_hex,
     timestamp::utc_timestamp,
 };
 
 /// The control character that JSON allows in texts and `jq` escapes.
 const DELETE: u8 = 0x7f;
-
-/// Bytes of a name that are stored; agents and models choose names.
-const MAX_NAME_BYTES: usize = 256;
 
 /// Bytes of a text that are stored, such as a reason or a path.
 const MAX_TEXT_BYTES: usize = 16 * 1024;

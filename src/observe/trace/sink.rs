@@ -14,6 +14,7 @@ use crate::{
     config::ContentSettings,
     event::{Action, EventName},
     observe::{
+        MAX_NAME_BYTES,
         recorder::{
             BodyPart, EventDecision, ExchangeAction, ExchangeEnd, ExchangeEvent, ExchangeSummary,
             InFlightExchanges, Sink, SinkNeed,
@@ -37,9 +38,6 @@ const MAX_EDITED_RECORD_BYTES: usize = MAX_RECORD_BYTES / 4 * 3;
 
 /// Bytes of a record up to which events are kept on which no policy or hook acted.
 const MAX_IDLE_RECORD_BYTES: usize = MAX_RECORD_BYTES / 2;
-
-/// Bytes of a name that are kept; agents and models choose names.
-const MAX_NAME_BYTES: usize = 256;
 
 /// A request to the model API that is not sent yet: the decision log and the circuit breaker may
 /// refuse it.
