@@ -182,6 +182,8 @@ impl DecisionLogSink {
     /// Returns the record of a call that has ended, with the digests of its bodies.
     fn outcome(&mut self, exchange: &ExchangeSummary) -> OutcomeRecord {
         let response_model = self.model.take().and_then(ModelReader::into_model);
+        // A response of hookgate's own names a model, too.
+        let response_model = response_model.filter(|_| exchange.rounds > 0);
         OutcomeRecord {
             request: exchange.request_id.to_string(),
             session: short_name(&exchange.session_id),
