@@ -16,12 +16,11 @@ use super::{
     shadow_record::ShadowRecord,
     span_ids::SpanIds,
     time_range::TimeRange,
-    token_counts::TokenCounts,
 };
 use crate::{
     config::AuditMode,
     event::{Action, Caller, EventName, Trace},
-    observe::{MAX_NAME_BYTES, ReloadOutcome, truncated},
+    observe::{MAX_NAME_BYTES, ReloadOutcome, TokenUsage, truncated},
     sha256::sha256_hex,
     timestamp::utc_timestamp,
 };
@@ -210,7 +209,7 @@ pub struct OutcomeRecord {
     pub chunks: u64,
     /// Tokens as counted by upstream, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage: Option<TokenCounts>,
+    pub usage: Option<TokenUsage>,
     /// Time from the request's head to the end of the response, in milliseconds.
     pub duration_ms: u64,
 }
@@ -381,7 +380,7 @@ pub fn short_name(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::TokenUsage;
+    use crate::observe::TokenSum;
 
     #[test]
     fn a_line_has_its_time_its_config_and_its_kind() {
@@ -425,14 +424,13 @@ mod tests {
         let line = |record: AuditRecord| String::from_utf8(record.to_line("")).unwrap();
 
         let texts = line(AuditRecord::Viewed(view));
+        let mut tokens = TokenSum::default();
+        tokens.set(TokenUsage {
+            prompt: Some(u64::MAX),
+            ..TokenUsage::default()
+        });
         let outcome = OutcomeRecord {
-            usage: Some(
-                TokenUsage {
-                    prompt: Some(u64::MAX),
-                    ..TokenUsage::default()
-                }
-                .into(),
-            ),
+            usage: tokens.total(),
             ..OutcomeRecord::default()
         };
         let counts = line(AuditRecord::Outcome(Box::new(outcome)));

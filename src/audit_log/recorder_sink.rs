@@ -11,7 +11,6 @@ use super::{
         RequestRecord, short_name,
     },
     run_stats::RunStats,
-    token_counts::TokenCounts,
 };
 use crate::{
     event::{EventName, EventOrigin, HookRun, RefusedCall},
@@ -206,7 +205,7 @@ impl DecisionLogSink {
             received: self.received.take(),
             response: self.sent.take(),
             chunks: exchange.chunks,
-            usage: exchange.tokens.total().map(TokenCounts::from),
+            usage: exchange.tokens.total(),
             duration_ms: whole_milliseconds(exchange.elapsed),
         }
     }
