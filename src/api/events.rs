@@ -36,7 +36,7 @@ use crate::{
     error::{ApiError, ErrorReason},
     event::{
         Action, Caller, Context, EventKind, EventName, EventOrigin, EventVisitor, HookOutput,
-        HookRun, text_field,
+        text_field,
     },
     hook::{EventOutcome, EventScope},
     middleware::{
@@ -203,7 +203,8 @@ fn to_response<E: EventKind>(
 ) -> Value {
     // A masked result is a denial for the agent only.
     let verdict = E::action(&outcome.output);
-    let mut output = output_for_agent::<E>(outcome.output, &outcome.runs);
+    let mut output = outcome.output;
+    output.deny_masked_result();
     let action = E::action(&output);
     let arguments = explained
         .as_ref()
@@ -226,23 +227,6 @@ fn to_response<E: EventKind>(
         arguments,
     });
     json!(EventOutput { output, hookgate })
-}
-
-/// Returns the merged output in the form that agents need.
-fn output_for_agent<E: EventKind>(mut output: HookOutput, runs: &[HookRun]) -> HookOutput {
-    output.deny_masked_result();
-    // Another answer would not repair a hook that has failed, so the turn ends.
-    if E::NAME == EventName::AfterAgent
-        && runs.iter().any(HookRun::fails_closed)
-        && let Some(denial) = output.deny()
-    {
-        let reason = output.stop().unwrap_or(denial);
-        output.decision = None;
-        output.reason = None;
-        output.r#continue = Some(false);
-        output.stop_reason = Some(reason.as_str().to_owned());
-    }
-    output
 }
 
 /// Returns the arguments of a tool call if hooks changed them.
