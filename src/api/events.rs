@@ -42,7 +42,7 @@ use crate::{
     middleware::{
         Authenticated, InFlightGuard, RequestId, reserve_memory, split_session, trace_context,
     },
-    observe::recorder::Recorder,
+    observe::recorder::{ExchangeEvent, Recorder},
     protocol,
     state::{App, Snapshot},
     timestamp::utc_timestamp,
@@ -103,7 +103,7 @@ pub(super) async fn report_event(
     let name = event_name(&fields)?;
     let snapshot = assigned_snapshot(snapshot, &identity, &fields);
     let context = context(&head, &fields, identity.caller(), &snapshot)?;
-    let recorder = snapshot.event_recorder(&context);
+    let recorder = snapshot.event_recorder(&context, app.resources.abort.clone());
     let named = context.session_named.then(|| session_key(&context));
     let sessions = Arc::clone(&snapshot.sessions);
     let outcome = name.visit(ReportedEvent {
@@ -165,6 +165,10 @@ impl EventVisitor for ReportedEvent {
         if let Some(problem) = event.invalid_subject() {
             return Err(bad_event(problem));
         }
+        self.recorder.record(&ExchangeEvent::Reported {
+            event: E::NAME,
+            subject: event.subject().text(),
+        });
         let explained = self.is_explained.then(|| event.clone());
         let (snapshot, context, recorder) = (self.snapshot, self.context, self.recorder);
         Ok(Box::pin(async move {

@@ -149,8 +149,12 @@ pub struct EventRecord {
     pub chunks: Option<u64>,
     /// Policies and hooks that ran, in order.
     pub hooks: Vec<HookRunRecord>,
-    /// Verdict of all hooks together.
-    pub verdict: Action,
+    /// Verdict of all hooks together; absent if the event was not decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Action>,
+    /// Reason why the event was not decided, such as `client_disconnected`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<&'static str>,
     /// Reason of a denial or stop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<TextDigest>,

@@ -41,7 +41,9 @@ pub struct DecisionLogSink {
     /// Reader of the response's model; `None` until the response begins, and if no spans are
     /// exported.
     model: Option<ModelReader>,
-    /// Runs on the chunks of the response.
+    /// Name and subject of a reported event that is not decided yet.
+    reported: Option<(EventName, Option<String>)>,
+    /// Runs on the chunks of the response, or on a reported event.
     stats: RunStats,
 }
 
@@ -69,6 +71,7 @@ impl DecisionLogSink {
             received: None,
             sent: None,
             model: None,
+            reported: None,
             stats: RunStats::default(),
         }
     }
@@ -87,6 +90,21 @@ impl DecisionLogSink {
             chunks: None,
             ..record
         })));
+    }
+
+    /// Writes a reported event that was not decided, with the runs on it so far.
+    fn write_undecided(&mut self, exchange: &ExchangeSummary) {
+        if let Some((event, subject)) = self.reported.take() {
+            let stats = std::mem::take(&mut self.stats);
+            let record = stats.into_record(&self.audit, exchange, event, EventOrigin::Reported);
+            self.audit.append(&AuditRecord::Event(Box::new(EventRecord {
+                subject,
+                chunks: None,
+                verdict: None,
+                ended: Some(exchange.end.as_str()),
+                ..record
+            })));
+        }
     }
 
     /// Writes a call that a policy removed from a response as a `BeforeTool` event.
@@ -218,8 +236,17 @@ impl Sink for DecisionLogSink {
                 for call in &run.refused {
                     self.write_refused_call(exchange, run, call);
                 }
+                if self.reported.is_some() {
+                    self.stats.add_run(run, 1);
+                }
             }
-            ExchangeEvent::EventDecided(decision) => self.write_event(exchange, decision),
+            ExchangeEvent::Reported { event, subject } => {
+                self.reported = Some((*event, subject.map(short_name)));
+            }
+            ExchangeEvent::EventDecided(decision) => {
+                self.reported = None;
+                self.write_event(exchange, decision);
+            }
             ExchangeEvent::ChunkDecided(decision) => self.stats.add_decision(decision),
             ExchangeEvent::PoliciesRan(runs) => {
                 runs.iter().for_each(|run| self.stats.add_run(run, 1));
@@ -246,6 +273,7 @@ impl Sink for DecisionLogSink {
             }
             ExchangeEvent::BodyEnded(side) => self.end_body(*side),
             ExchangeEvent::Finished => self.finish(exchange),
+            ExchangeEvent::Closed => self.write_undecided(exchange),
             _ => (),
         }
     }
