@@ -23,7 +23,6 @@ mod run_stats;
 mod shadow_record;
 mod span_ids;
 mod time_range;
-mod token_counts;
 
 pub use self::{
     body_digest::{BodyDigest, BodyHasher},
@@ -37,7 +36,6 @@ pub use self::{
     },
     recorder_sink::DecisionLogSink,
     shadow_record::{ShadowChange, ShadowEnd, ShadowRecord},
-    token_counts::TokenCounts,
 };
 
 #[cfg(test)]

@@ -29,6 +29,6 @@ pub use self::{
     model_reader::ModelReader,
     time_buckets::{HourlyCounts, TimeBuckets},
     token_usage::{TokenSum, TokenUsage},
-    truncated::truncated,
+    truncated::{MAX_NAME_BYTES, truncated},
     usage_scanner::{ReportedTokens, UsageScanner},
 };

@@ -36,13 +36,13 @@ use crate::{
     error::{ApiError, ErrorReason},
     event::{
         Action, Caller, Context, EventKind, EventName, EventOrigin, EventVisitor, HookOutput,
-        HookRun, text_field,
+        text_field,
     },
     hook::{EventOutcome, EventScope},
     middleware::{
         Authenticated, InFlightGuard, RequestId, reserve_memory, split_session, trace_context,
     },
-    observe::recorder::Recorder,
+    observe::recorder::{ExchangeEvent, Recorder},
     protocol,
     state::{App, Snapshot},
     timestamp::utc_timestamp,
@@ -103,7 +103,7 @@ pub(super) async fn report_event(
     let name = event_name(&fields)?;
     let snapshot = assigned_snapshot(snapshot, &identity, &fields);
     let context = context(&head, &fields, identity.caller(), &snapshot)?;
-    let recorder = snapshot.event_recorder(&context);
+    let recorder = snapshot.event_recorder(&context, app.resources.abort.clone());
     let named = context.session_named.then(|| session_key(&context));
     let sessions = Arc::clone(&snapshot.sessions);
     let outcome = name.visit(ReportedEvent {
@@ -165,6 +165,10 @@ impl EventVisitor for ReportedEvent {
         if let Some(problem) = event.invalid_subject() {
             return Err(bad_event(problem));
         }
+        self.recorder.record(&ExchangeEvent::Reported {
+            event: E::NAME,
+            subject: event.subject().text(),
+        });
         let explained = self.is_explained.then(|| event.clone());
         let (snapshot, context, recorder) = (self.snapshot, self.context, self.recorder);
         Ok(Box::pin(async move {
@@ -203,7 +207,8 @@ fn to_response<E: EventKind>(
 ) -> Value {
     // A masked result is a denial for the agent only.
     let verdict = E::action(&outcome.output);
-    let mut output = output_for_agent::<E>(outcome.output, &outcome.runs);
+    let mut output = outcome.output;
+    output.deny_masked_result();
     let action = E::action(&output);
     let arguments = explained
         .as_ref()
@@ -226,23 +231,6 @@ fn to_response<E: EventKind>(
         arguments,
     });
     json!(EventOutput { output, hookgate })
-}
-
-/// Returns the merged output in the form that agents need.
-fn output_for_agent<E: EventKind>(mut output: HookOutput, runs: &[HookRun]) -> HookOutput {
-    output.deny_masked_result();
-    // Another answer would not repair a hook that has failed, so the turn ends.
-    if E::NAME == EventName::AfterAgent
-        && runs.iter().any(HookRun::fails_closed)
-        && let Some(denial) = output.deny()
-    {
-        let reason = output.stop().unwrap_or(denial);
-        output.decision = None;
-        output.reason = None;
-        output.r#continue = Some(false);
-        output.stop_reason = Some(reason.as_str().to_owned());
-    }
-    output
 }
 
 /// Returns the arguments of a tool call if hooks changed them.

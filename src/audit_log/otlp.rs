@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     config::{OtlpSettings, SinkMask},
-    event::{HookStatus, Trace},
+    event::{Action, HookStatus, Trace},
     observe::{
         Metrics,
         otlp::{Attributes, LogRecord, Signal, SignalQueue, Span, SpanKind},
@@ -130,7 +130,8 @@ fn export_event(traces: &SignalQueue, event: &EventRecord) {
             .text("hookgate.event", event.event.as_str())
             .text("hookgate.origin", event.origin)
             .text("hookgate.subject", subject)
-            .text("hookgate.verdict", event.verdict.as_str())
+            .text("hookgate.verdict", event.verdict.map_or("", Action::as_str))
+            .text("hookgate.ended", event.ended.unwrap_or_default())
             .number("hookgate.chunks", event.chunks),
         failed: false,
     };

@@ -16,21 +16,17 @@ use super::{
     shadow_record::ShadowRecord,
     span_ids::SpanIds,
     time_range::TimeRange,
-    token_counts::TokenCounts,
 };
 use crate::{
     config::AuditMode,
     event::{Action, Caller, EventName, Trace},
-    observe::{ReloadOutcome, truncated},
+    observe::{MAX_NAME_BYTES, ReloadOutcome, TokenUsage, truncated},
     sha256::sha256_hex,
     timestamp::utc_timestamp,
 };
 
 /// The control character that JSON allows in texts and `jq` escapes.
 const DELETE: u8 = 0x7f;
-
-/// Bytes of a name that are stored; agents and models choose names.
-const MAX_NAME_BYTES: usize = 256;
 
 /// Bytes of a text that are stored, such as a reason or a path.
 const MAX_TEXT_BYTES: usize = 16 * 1024;
@@ -153,8 +149,12 @@ pub struct EventRecord {
     pub chunks: Option<u64>,
     /// Policies and hooks that ran, in order.
     pub hooks: Vec<HookRunRecord>,
-    /// Verdict of all hooks together.
-    pub verdict: Action,
+    /// Verdict of all hooks together; absent if the event was not decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Action>,
+    /// Reason why the event was not decided, such as `client_disconnected`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<&'static str>,
     /// Reason of a denial or stop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<TextDigest>,
@@ -213,7 +213,7 @@ pub struct OutcomeRecord {
     pub chunks: u64,
     /// Tokens as counted by upstream, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage: Option<TokenCounts>,
+    pub usage: Option<TokenUsage>,
     /// Time from the request's head to the end of the response, in milliseconds.
     pub duration_ms: u64,
 }
@@ -384,7 +384,7 @@ pub fn short_name(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::TokenUsage;
+    use crate::observe::TokenSum;
 
     #[test]
     fn a_line_has_its_time_its_config_and_its_kind() {
@@ -428,14 +428,13 @@ mod tests {
         let line = |record: AuditRecord| String::from_utf8(record.to_line("")).unwrap();
 
         let texts = line(AuditRecord::Viewed(view));
+        let mut tokens = TokenSum::default();
+        tokens.set(TokenUsage {
+            prompt: Some(u64::MAX),
+            ..TokenUsage::default()
+        });
         let outcome = OutcomeRecord {
-            usage: Some(
-                TokenUsage {
-                    prompt: Some(u64::MAX),
-                    ..TokenUsage::default()
-                }
-                .into(),
-            ),
+            usage: tokens.total(),
             ..OutcomeRecord::default()
         };
         let counts = line(AuditRecord::Outcome(Box::new(outcome)));

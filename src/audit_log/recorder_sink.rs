@@ -11,7 +11,6 @@ use super::{
         RequestRecord, short_name,
     },
     run_stats::RunStats,
-    token_counts::TokenCounts,
 };
 use crate::{
     event::{EventName, EventOrigin, HookRun, RefusedCall},
@@ -42,7 +41,9 @@ pub struct DecisionLogSink {
     /// Reader of the response's model; `None` until the response begins, and if no spans are
     /// exported.
     model: Option<ModelReader>,
-    /// Runs on the chunks of the response.
+    /// Name and subject of a reported event that is not decided yet.
+    reported: Option<(EventName, Option<String>)>,
+    /// Runs on the chunks of the response, or on a reported event.
     stats: RunStats,
 }
 
@@ -70,6 +71,7 @@ impl DecisionLogSink {
             received: None,
             sent: None,
             model: None,
+            reported: None,
             stats: RunStats::default(),
         }
     }
@@ -88,6 +90,21 @@ impl DecisionLogSink {
             chunks: None,
             ..record
         })));
+    }
+
+    /// Writes a reported event that was not decided, with the runs on it so far.
+    fn write_undecided(&mut self, exchange: &ExchangeSummary) {
+        if let Some((event, subject)) = self.reported.take() {
+            let stats = std::mem::take(&mut self.stats);
+            let record = stats.into_record(&self.audit, exchange, event, EventOrigin::Reported);
+            self.audit.append(&AuditRecord::Event(Box::new(EventRecord {
+                subject,
+                chunks: None,
+                verdict: None,
+                ended: Some(exchange.end.as_str()),
+                ..record
+            })));
+        }
     }
 
     /// Writes a call that a policy removed from a response as a `BeforeTool` event.
@@ -182,6 +199,8 @@ impl DecisionLogSink {
     /// Returns the record of a call that has ended, with the digests of its bodies.
     fn outcome(&mut self, exchange: &ExchangeSummary) -> OutcomeRecord {
         let response_model = self.model.take().and_then(ModelReader::into_model);
+        // A response of hookgate's own names a model, too.
+        let response_model = response_model.filter(|_| exchange.rounds > 0);
         OutcomeRecord {
             request: exchange.request_id.to_string(),
             session: short_name(&exchange.session_id),
@@ -204,7 +223,7 @@ impl DecisionLogSink {
             received: self.received.take(),
             response: self.sent.take(),
             chunks: exchange.chunks,
-            usage: exchange.tokens.total().map(TokenCounts::from),
+            usage: exchange.tokens.total(),
             duration_ms: whole_milliseconds(exchange.elapsed),
         }
     }
@@ -217,8 +236,17 @@ impl Sink for DecisionLogSink {
                 for call in &run.refused {
                     self.write_refused_call(exchange, run, call);
                 }
+                if self.reported.is_some() {
+                    self.stats.add_run(run, 1);
+                }
             }
-            ExchangeEvent::EventDecided(decision) => self.write_event(exchange, decision),
+            ExchangeEvent::Reported { event, subject } => {
+                self.reported = Some((*event, subject.map(short_name)));
+            }
+            ExchangeEvent::EventDecided(decision) => {
+                self.reported = None;
+                self.write_event(exchange, decision);
+            }
             ExchangeEvent::ChunkDecided(decision) => self.stats.add_decision(decision),
             ExchangeEvent::PoliciesRan(runs) => {
                 runs.iter().for_each(|run| self.stats.add_run(run, 1));
@@ -230,6 +258,7 @@ impl Sink for DecisionLogSink {
             }
             ExchangeEvent::ChunkToHooks => self.stats.hooked_chunks += 1,
             ExchangeEvent::Sending { body, .. } => {
+                self.write_chunks(exchange);
                 let sent = body.map(|body| self.audit.body_hasher().digest(body));
                 self.write_request(exchange, exchange.rounds + 1, sent);
             }
@@ -244,6 +273,7 @@ impl Sink for DecisionLogSink {
             }
             ExchangeEvent::BodyEnded(side) => self.end_body(*side),
             ExchangeEvent::Finished => self.finish(exchange),
+            ExchangeEvent::Closed => self.write_undecided(exchange),
             _ => (),
         }
     }

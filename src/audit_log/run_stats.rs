@@ -103,7 +103,8 @@ impl RunStats {
             subject: None,
             chunks: Some(self.inspected_chunks.max(self.hooked_chunks)),
             hooks: self.hooks,
-            verdict: self.verdict.unwrap_or(Action::Proceed),
+            verdict: Some(self.verdict.unwrap_or(Action::Proceed)),
+            ended: None,
             reason: self.reason.map(|reason| audit.text_digest(&reason)),
             input: None,
         }

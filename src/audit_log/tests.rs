@@ -1,12 +1,6 @@
 //! Logs on disk: writing, recovery after a crash, and detection of changes.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fs, path::Path, sync::Arc};
 
 use chained_log::{
     ChainHead, LogLine, LogNotice, OpenError, ReadError, Verification, lines, verify,
@@ -18,11 +12,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::*;
 use crate::{
     config::{AuditMode, AuditSettings, Rotation},
-    observe::{Metrics, ReloadOutcome, recorder::Unavailable},
+    observe::{Metrics, ReloadOutcome},
 };
-
-/// Time after which a log that is writable again must be in use.
-const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A log in a directory of its own.
 struct TestLog {
@@ -96,38 +87,6 @@ impl TestLog {
         let what = broken.strip_prefix(&log);
         assert!(what.is_some_and(|what| what.contains(why)), "{broken}");
     }
-}
-
-#[tokio::test]
-async fn a_reopened_log_continues_its_chain() {
-    let log = TestLog::new();
-
-    log.write(2).await;
-    log.write(1).await;
-
-    let kinds = log.kinds();
-    let expected = [
-        "start", "dropped", "dropped", "stop", "start", "dropped", "stop",
-    ];
-    assert_eq!(kinds, expected);
-    let verified = log.whole();
-    assert_eq!((verified.lines, verified.first_seq), (7, 1));
-    assert!(!verified.has_incomplete_line);
-    let mode = fs::metadata(log.path()).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
-}
-
-#[tokio::test]
-async fn configs_of_one_process_share_an_open_log() {
-    let log = TestLog::new();
-    let (logs, metrics) = (OpenLogs::default(), Arc::new(Metrics::default()));
-    let open = || AuditLog::open(&log.settings, "v", &logs, &metrics).unwrap();
-
-    let (first, second) = (open(), open());
-
-    assert!(log.open().is_err(), "the file is locked");
-    drop((first, second));
-    assert!(log.open().is_ok());
 }
 
 #[tokio::test]
@@ -298,51 +257,4 @@ async fn changed_removed_added_and_moved_lines_are_detected() {
     let rest = lines[3..].join("\n");
     fs::write(log.path(), format!("{forged}{rest}\n")).unwrap();
     log.broken(4, "is not the hash of the previous line");
-}
-
-#[tokio::test]
-async fn a_clock_that_is_set_back_does_not_break_the_chain() {
-    // Sequence numbers give the order, not timestamps.
-    let log = TestLog::new();
-    let mut head = ChainHead::default();
-    let mut bytes = Vec::new();
-    for time in ["2026-11-22T12:00:00.000Z", "1970-01-01T00:00:00.000Z"] {
-        let fields = format!("\"time\":\"{time}\",\"kind\":\"stop\"");
-        head.append_line(&mut bytes, fields.as_bytes());
-    }
-    fs::write(log.path(), bytes).unwrap();
-
-    log.write(1).await;
-
-    assert_eq!(log.whole().lines, 5);
-}
-
-#[tokio::test]
-async fn a_log_that_cannot_be_written_fails_commits_and_recovers() {
-    let log = TestLog::new();
-    let tasks = TaskTracker::new();
-    let audit = log.open().unwrap();
-    audit.start(&tasks, &CancellationToken::new());
-    audit.commit(audit.checkpoint()).await.unwrap();
-    // A folder is in the place of the log.
-    let aside = log.directory.path().join("aside");
-    fs::rename(log.path(), &aside).unwrap();
-    fs::create_dir(log.path()).unwrap();
-
-    audit.append(&AuditRecord::Reload {
-        outcome: ReloadOutcome::Applied,
-    });
-
-    assert_eq!(audit.commit(audit.checkpoint()).await, Err(Unavailable));
-    assert_eq!(audit.ensure_writable(), Err(Unavailable));
-    fs::remove_dir(log.path()).unwrap();
-    fs::rename(&aside, log.path()).unwrap();
-    // Queued records are written first.
-    let deadline = Instant::now() + RECOVERY_TIMEOUT;
-    while audit.commit(audit.checkpoint()).await.is_err() {
-        assert!(Instant::now() < deadline);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    assert_eq!(log.kinds(), ["start", "reload"]);
-    log.whole();
 }

@@ -96,6 +96,16 @@ pub enum MatcherSubject<'a> {
     Keyword(&'a str),
 }
 
+impl<'a> MatcherSubject<'a> {
+    /// Returns the text that matchers compare.
+    pub const fn text(self) -> Option<&'a str> {
+        match self {
+            Self::None => None,
+            Self::Tool(text) | Self::Keyword(text) => Some(text),
+        }
+    }
+}
+
 /// Possible [`MatcherSubject`]s of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubjectKind {

@@ -24,10 +24,13 @@ use crate::{
     dialect::{self, Detail, DialectError, ResponseDocument},
     event::{
         Action, AfterModel, Event, EventKind, EventName, EventOrigin, FlowVerdict, HookOutput,
-        HookRun, HookStatus, MatcherSubject,
+        HookRun, HookStatus,
     },
     model::{LlmRequest, ResponseMutation, Role},
-    observe::recorder::{EventDecision, ExchangeEvent, SinkNeed},
+    observe::{
+        recorder::{EventDecision, ExchangeEvent, SinkNeed},
+        trace::OutputFields,
+    },
     policy::{ChunkPosition, Policy, PolicyContext, PolicyRequest},
 };
 
@@ -40,10 +43,7 @@ impl Engine {
         mut event: E,
         origin: EventOrigin,
     ) -> EventOutcome<E::Verdict> {
-        let subject = match event.subject() {
-            MatcherSubject::None => None,
-            MatcherSubject::Tool(name) | MatcherSubject::Keyword(name) => Some(name.to_owned()),
-        };
+        let subject = event.subject().text().map(str::to_owned);
         let wants_input = scope.recorder.needs(SinkNeed::Inputs);
         let input = wants_input.then(|| serde_json::to_vec(&event).unwrap_or_default());
         let mut plan = self.plan(E::NAME, scope, ConditionSubject::Event(event.as_event()));
@@ -76,7 +76,10 @@ impl Engine {
                 }));
             }
         }
-        let outcome = merge::<E>(runs);
+        let mut outcome = merge::<E>(runs);
+        if origin == EventOrigin::Reported {
+            outcome.stop_failed_turn::<E>();
+        }
         let decision = EventDecision {
             subject: subject.as_deref(),
             input: input.as_deref(),
@@ -147,6 +150,7 @@ impl Engine {
             let context = self.policy_context(&policy, scope, "", plan.pass_of(&policy));
             let mut run = run_policy(&policy, &context, event);
             run.result.output.mark_following();
+            run.edited = OutputFields::of(&run.result.output).has_edit();
             finish_run(plan, scope, E::NAME, &mut run);
             if run.is_enforced() && run.status() == HookStatus::Ok {
                 event.apply(&run.result.output);

@@ -54,6 +54,24 @@ pub struct EventOutcome<V> {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+impl<V> EventOutcome<V> {
+    /// Turns the denial of an answer into the end of the agent's turn if a hook has failed: another
+    /// answer would not repair it.
+    pub(super) fn stop_failed_turn<E: EventKind<Verdict = V>>(&mut self) {
+        if E::NAME == EventName::AfterAgent
+            && self.runs.iter().any(HookRun::fails_closed)
+            && let Some(denial) = self.output.deny()
+        {
+            let reason = self.output.stop().unwrap_or(denial);
+            self.output.decision = None;
+            self.output.reason = None;
+            self.output.r#continue = Some(false);
+            self.output.stop_reason = Some(reason.as_str().to_owned());
+            self.verdict = E::evaluate(&self.output);
+        }
+    }
+}
+
 /// Returns the outcome of an event as sinks of the recorder receive it.
 pub(super) fn decision<'a, E: EventKind>(
     outcome: &'a EventOutcome<E::Verdict>,

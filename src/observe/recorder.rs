@@ -15,6 +15,7 @@ mod sink;
 
 use std::{
     collections::BTreeMap,
+    mem,
     sync::{Arc, MutexGuard, Weak},
 };
 
@@ -49,8 +50,10 @@ struct RecorderState {
     exchange: ExchangeSummary,
     sinks: Vec<Box<dyn Sink>>,
     headers: HeaderSummary,
-    /// Cancelled once shutdown aborts requests; `None` if the end is not recorded.
-    aborted: Option<CancellationToken>,
+    /// Cancelled once shutdown aborts requests.
+    aborted: CancellationToken,
+    /// Event that is recorded at the end.
+    last: ExchangeEvent<'static>,
     in_flight: Option<InFlightEntry>,
 }
 
@@ -82,18 +85,28 @@ impl Recorder {
         sinks: Vec<Box<dyn Sink>>,
         aborted: CancellationToken,
     ) -> Self {
-        Self::new(exchange, sinks, Some(aborted))
+        Self::new(exchange, sinks, aborted, ExchangeEvent::Finished)
     }
 
-    /// Records a single hook event.
-    pub fn for_event(exchange: ExchangeSummary, sinks: Vec<Box<dyn Sink>>) -> Self {
-        Self::new(exchange, sinks, None)
+    /// Records a single hook event. `aborted` is cancelled when shutdown aborts requests.
+    pub fn for_event(
+        exchange: ExchangeSummary,
+        sinks: Vec<Box<dyn Sink>>,
+        aborted: CancellationToken,
+    ) -> Self {
+        Self::new(exchange, sinks, aborted, ExchangeEvent::Closed)
+    }
+
+    /// Keeps the summary of a single hook event, for no sinks.
+    pub fn without_sinks(exchange: ExchangeSummary) -> Self {
+        Self::for_event(exchange, Vec::new(), CancellationToken::new())
     }
 
     fn new(
         exchange: ExchangeSummary,
         sinks: Vec<Box<dyn Sink>>,
-        aborted: Option<CancellationToken>,
+        aborted: CancellationToken,
+        last: ExchangeEvent<'static>,
     ) -> Self {
         Self {
             request_id: Arc::clone(&exchange.request_id),
@@ -102,6 +115,7 @@ impl Recorder {
                 sinks,
                 headers: HeaderSummary::default(),
                 aborted,
+                last,
                 in_flight: None,
             })),
         }
@@ -180,12 +194,9 @@ impl RecorderState {
 
 impl Drop for RecorderState {
     fn drop(&mut self) {
-        if let Some(aborted) = self.aborted.take() {
-            self.exchange.finish(aborted.is_cancelled());
-            self.record(&ExchangeEvent::Finished);
-        } else {
-            self.record(&ExchangeEvent::Closed);
-        }
+        self.exchange.finish(self.aborted.is_cancelled());
+        let last = mem::replace(&mut self.last, ExchangeEvent::Closed);
+        self.record(&last);
     }
 }
 

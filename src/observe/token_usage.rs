@@ -1,15 +1,24 @@
 //! Token counts of a call.
 
+use serde::Serialize;
+
+/// The largest count: the largest integer that all JSON tools write as they read it.
+const MAX_COUNT: u64 = (1 << 53) - 1;
+
 /// Token counts of a response; `None` for those that it lacks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct TokenUsage {
     /// Tokens of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<u64>,
     /// Tokens of the request that the model API took from its cache.
+    #[serde(skip)]
     pub cached: Option<u64>,
     /// Tokens of the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub candidates: Option<u64>,
     /// All tokens, thoughts and tool use included.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
 }
 
@@ -21,6 +30,16 @@ pub struct TokenSum {
 }
 
 impl TokenUsage {
+    fn bounded(self) -> Self {
+        let bounded = |count: Option<u64>| count.map(|count| count.min(MAX_COUNT));
+        Self {
+            prompt: bounded(self.prompt),
+            cached: bounded(self.cached),
+            candidates: bounded(self.candidates),
+            total: bounded(self.total),
+        }
+    }
+
     fn plus(self, other: Self) -> Self {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
@@ -49,10 +68,11 @@ impl TokenSum {
 
     /// Returns the sum of all rounds; `None` if the model API reported nothing.
     pub fn total(&self) -> Option<TokenUsage> {
-        match (self.earlier_rounds, self.this_round) {
+        let total = match (self.earlier_rounds, self.this_round) {
             (Some(earlier), Some(this)) => Some(earlier.plus(this)),
             (earlier, this) => earlier.or(this),
-        }
+        };
+        total.map(TokenUsage::bounded)
     }
 }
 

@@ -63,7 +63,7 @@ impl CaseRunner<'_> {
         let context = self.context(sender, input)?;
         let mut run = CaseRun {
             runner: self,
-            recorder: Recorder::for_event(ExchangeSummary::from_context(&context), Vec::new()),
+            recorder: Recorder::without_sinks(ExchangeSummary::from_context(&context)),
             context,
             stages: Vec::new(),
         };

@@ -1,7 +1,8 @@
 //! Heads of requests and responses without credentials. Pure.
 
 use http::{HeaderMap, HeaderName};
-use percent_encoding::percent_decode_str;
+
+use crate::dialect;
 
 /// Headers of requests that have an effect on hookgate or on the meaning of the body. None of
 /// them holds a credential.
@@ -38,8 +39,8 @@ pub(super) const SESSION_HEADERS: [&str; 6] = [
 /// Headers of responses that describe the body.
 const RESPONSE_HEADERS: [&str; 3] = ["content-type", "content-encoding", "retry-after"];
 
-/// Parameters of queries that hold credentials.
-const CREDENTIAL_PARAMETERS: [&str; 4] = ["key", "access_token", "api_key", "upload_id"];
+/// Parameters that calls may have and that are credentials.
+const CREDENTIAL_PARAMETERS: [&str; 2] = ["key", "upload_id"];
 
 /// Returns the headers of a request that have an effect.
 pub(super) fn request_head(headers: &HeaderMap) -> Vec<(String, String)> {
@@ -62,16 +63,20 @@ fn listed(headers: &HeaderMap, names: &[&'static str]) -> Vec<(String, String)> 
     all.collect()
 }
 
-/// Returns path and query without the parameters that hold credentials.
+/// Returns path and query without the parameters that are credentials, and without the values of
+/// those that no call may have: they may be credentials, too.
 pub(super) fn without_credentials(target: &str) -> String {
-    let is_credential = |pair: &&str| {
-        let name = pair.split('=').next().unwrap_or_default();
-        let name = percent_decode_str(name).decode_utf8_lossy();
-        CREDENTIAL_PARAMETERS.contains(&name.to_lowercase().as_str())
-    };
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let pairs = query.split('&').filter(|pair| !is_credential(pair));
-    let query = pairs.collect::<Vec<&str>>().join("&");
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let pairs = pairs.filter_map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        match name {
+            _ if CREDENTIAL_PARAMETERS.contains(&name) => None,
+            _ if dialect::is_accepted_parameter(name, value) => Some(pair.to_owned()),
+            _ => Some(format!("{name}=")),
+        }
+    });
+    let query = pairs.collect::<Vec<String>>().join("&");
     if query.is_empty() {
         path.to_owned()
     } else {
@@ -84,14 +89,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_with_credentials_are_removed() {
+    fn parameters_with_credentials_and_unknown_values_are_removed() {
         for (target, expected) in [
             (
                 "/v1/models/m:generate?alt=sse&key=K",
                 "/v1/models/m:generate?alt=sse",
             ),
-            ("/v1?%6bey=K", "/v1"),
-            ("/v1?KEY=K&a=b", "/v1?a=b"),
+            ("/v1?%6bey=K", "/v1?%6bey="),
+            ("/v1?KEY=K&a=b&&oauth_token", "/v1?KEY=&a=&oauth_token="),
+            ("/v1?pageToken=P&order=a;key=K", "/v1?pageToken=P&order="),
             ("/v1", "/v1"),
         ] {
             assert_eq!(without_credentials(target), expected);

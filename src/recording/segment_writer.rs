@@ -79,6 +79,17 @@ enum SegmentFile {
 }
 
 impl Segment {
+    /// Removes what a failed write has left behind the last frame; all of the file if it has none.
+    /// An encrypted file keeps it.
+    fn discard_incomplete_frame(self) {
+        match &self.file {
+            _ if self.bytes == 0 => remove_empty(&self.path),
+            // If it fails, the file is damaged as after a crash.
+            SegmentFile::Plain(file) => drop(file.set_len(self.bytes)),
+            SegmentFile::Encrypted(_) => (),
+        }
+    }
+
     /// Returns whether the file was removed or moved.
     fn is_removed(&self) -> bool {
         matches!(self.path.try_exists(), Ok(false))
@@ -168,8 +179,8 @@ impl SegmentWriter {
                 let segment = self.segment.take();
                 let unsealed = segment.as_ref().map_or(0, |segment| segment.unsealed_lines);
                 self.metrics.recording_dropped.inc_by(unsealed + lines);
-                if let Some(segment) = segment.filter(|segment| segment.bytes == 0) {
-                    remove_empty(&segment.path);
+                if let Some(segment) = segment {
+                    segment.discard_incomplete_frame();
                 }
             }
         }

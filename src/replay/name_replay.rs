@@ -141,7 +141,8 @@ impl LineEvaluator<'_> {
                     runs,
                 });
             }
-            ("event", "BeforeTool") => {
+            // One that was not decided has nothing to compare.
+            ("event", "BeforeTool") if line.get("verdict").is_some() => {
                 let tool = text(line, "/subject");
                 let runs = tool_runs(self.engine, &context(line), tool).await;
                 let was_denied = is_denial(text(line, "/verdict"));
@@ -276,7 +277,7 @@ fn comparison(event: EventName, subject: &str, was_denied: bool, runs: &[HookRun
 }
 
 fn model_runs(engine: &Engine, context: &Context, model: &str) -> Vec<HookRun> {
-    let recorder = Recorder::for_event(ExchangeSummary::from_context(context), Vec::new());
+    let recorder = Recorder::without_sinks(ExchangeSummary::from_context(context));
     let scope = EventScope::new(context, &recorder);
     let request = LlmRequest {
         model: model.to_owned(),
@@ -296,7 +297,7 @@ fn model_runs(engine: &Engine, context: &Context, model: &str) -> Vec<HookRun> {
 }
 
 async fn tool_runs(engine: &Engine, context: &Context, tool: &str) -> Vec<HookRun> {
-    let recorder = Recorder::for_event(ExchangeSummary::from_context(context), Vec::new());
+    let recorder = Recorder::without_sinks(ExchangeSummary::from_context(context));
     let scope = EventScope::new(context, &recorder);
     let event = BeforeTool {
         tool_name: tool.to_owned(),

@@ -40,11 +40,12 @@ impl Snapshot {
         recorder
     }
 
-    /// Creates the recorder of a single hook event.
-    pub fn event_recorder(&self, context: &Context) -> Recorder {
+    /// Creates the recorder of a single hook event. `aborted` is cancelled when shutdown aborts
+    /// requests.
+    pub fn event_recorder(&self, context: &Context, aborted: CancellationToken) -> Recorder {
         let log = self.audit.clone().map(DecisionLogSink::for_event);
         let sinks = self.sinks(log, self.trace.sink(RecordKind::Event));
-        Recorder::for_event(ExchangeSummary::from_context(context), sinks)
+        Recorder::for_event(ExchangeSummary::from_context(context), sinks, aborted)
     }
 
     fn sinks(

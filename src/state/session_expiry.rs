@@ -7,6 +7,7 @@ use tokio::{
     sync::mpsc,
     time::{MissedTickBehavior, interval},
 };
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{app::App, snapshot::Snapshot};
@@ -113,7 +114,7 @@ async fn fire(snapshot: &Snapshot, key: &SessionKey, state: SessionState) {
     let event = SessionEnd {
         reason: "other".to_owned(),
     };
-    let recorder = snapshot.event_recorder(&context);
+    let recorder = snapshot.event_recorder(&context, CancellationToken::new());
     let scope = EventScope::new(&context, &recorder);
     let fired = snapshot.engine.fire(scope, event, EventOrigin::Derived);
     fired.await;

@@ -55,6 +55,7 @@ pub use self::{
     method::{Access, Api, Framing, HookCoverage, MethodSpec, Operation, Vendor, counts_tokens},
     method_table::{RecognizedCall, RequestLine},
     openai_responses::{may_have_hosted_shell, refuse_hosted_shell},
+    query::is_accepted_parameter,
     request_field::{AllowedFields, FIELDS, FieldSpec, RequestField},
     sse_event::{write_event, write_named_event},
     text_edit::{

@@ -38,7 +38,11 @@ pub(super) fn ecs_document(line: &Value) -> Value {
     let verdict = text("/verdict").or_else(|| text("/action"));
     let verdict = verdict.unwrap_or_default();
     let is_denied = matches!(verdict, "deny" | "stop") || is_refused(line);
-    let (category, types) = classification(kind, is_denied);
+    let (category, types) = if is_undecided(line) {
+        ("api", ["info"].as_slice())
+    } else {
+        classification(kind, is_denied)
+    };
     let mut document = json!({
         "ecs": { "version": SCHEMA_VERSION },
         "event": {
@@ -114,6 +118,13 @@ pub(super) fn is_refused(line: &Value) -> bool {
     line["action"] == "error" && line["rounds"] == 0
 }
 
+/// Returns whether a record is the outcome of a call that ended before it was decided, because the
+/// agent disconnected or a shutdown aborted it.
+pub(super) fn is_undecided(line: &Value) -> bool {
+    let is_open = matches!(line["action"].as_str(), Some("pass" | "edit"));
+    is_open && line["rounds"] == 0 && line["status"] == 0
+}
+
 /// Returns the name of the hook or policy that denied an event.
 pub(super) fn denying_rule(line: &Value) -> Option<&str> {
     let hooks = line.get("hooks")?.as_array()?;
@@ -174,6 +185,19 @@ mod tests {
         let line = json!({ "kind": "viewed", "by": "ivan", "caller": { "key": "k" } });
 
         assert_eq!(ecs_document(&line)["user"], json!({ "name": "ivan" }));
+    }
+
+    #[test]
+    fn a_call_that_ended_before_it_was_decided_is_not_allowed() {
+        let line = json!({ "kind": "outcome", "action": "edit", "rounds": 0, "status": 0,
+            "ended": "client_disconnected" });
+
+        let event = &ecs_document(&line)["event"];
+
+        assert_eq!(
+            (&event["type"], &event["outcome"]),
+            (&json!(["info"]), &json!("failure"))
+        );
     }
 
     #[test]

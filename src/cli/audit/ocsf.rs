@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use lru::LruCache;
 use serde_json::{Value, json};
 
-use super::ecs::{denying_rule, is_refused};
+use super::ecs::{denying_rule, is_refused, is_undecided};
 
 const SCHEMA_VERSION: &str = "1.3.0";
 
@@ -25,6 +25,7 @@ enum Severity {
 /// Disposition of the security control profile, with the numbers of `disposition_id`.
 #[derive(Debug, Clone, Copy)]
 enum Disposition {
+    Unknown = 0,
     Allowed = 1,
     Blocked = 2,
     Corrected = 11,
@@ -73,12 +74,15 @@ fn api_activity(line: &Value, operation: &str, service: &str) -> Value {
     let disposition = match (text(line, "/kind"), text(line, "/action")) {
         ("rejected", _) => Disposition::Rejected,
         _ if is_refused(line) => Disposition::Rejected,
+        _ if is_undecided(line) => Disposition::Unknown,
         (_, "deny" | "stop") => Disposition::Blocked,
         (_, "edit") => Disposition::Corrected,
         _ => Disposition::Allowed,
     };
     let severity = match disposition {
-        Disposition::Allowed | Disposition::Corrected => Severity::Informational,
+        Disposition::Unknown | Disposition::Allowed | Disposition::Corrected => {
+            Severity::Informational
+        }
         _ => Severity::Low,
     };
     let is_success = (200..400).contains(&status) && line.get("error").is_none();
@@ -160,7 +164,11 @@ fn base(
     disposition: Disposition,
 ) -> Value {
     let (class, category, activity) = class;
-    let is_denied = matches!(disposition, Disposition::Blocked | Disposition::Rejected);
+    let action = match disposition {
+        Disposition::Unknown => 0,
+        Disposition::Allowed | Disposition::Corrected | Disposition::Detected => 1,
+        Disposition::Blocked | Disposition::Rejected => 2,
+    };
     json!({
         "class_uid": class,
         "category_uid": category,
@@ -169,7 +177,7 @@ fn base(
         "time": time(line),
         "severity_id": severity as u8,
         "severity": format!("{severity:?}"),
-        "action_id": if is_denied { 2 } else { 1 },
+        "action_id": action,
         "disposition_id": disposition as u8,
         "metadata": {
             "version": SCHEMA_VERSION,
@@ -335,6 +343,12 @@ mod tests {
         let failed = line(json!({ "kind": "outcome", "action": "error", "rounds": 1 }));
         let failed = export.convert(&failed).unwrap();
         assert_eq!(failed["disposition_id"], 1);
+        let aborted = json!({ "kind": "outcome", "action": "pass", "rounds": 0, "status": 0 });
+        let undecided = export.convert(&line(aborted)).unwrap();
+        assert_eq!(
+            (&undecided["action_id"], &undecided["disposition_id"]),
+            (&json!(0), &json!(0))
+        );
         assert_eq!(rejection["src_endpoint"]["ip"], "10.0.0.1");
         assert_eq!(rejection["api"]["operation"], "unknown");
         assert_eq!(rejection.pointer("/api/service"), None);

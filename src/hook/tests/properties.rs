@@ -280,7 +280,7 @@ impl EventVisitor for EventRun<'_> {
         }))
         .unwrap();
         let context = Context::default();
-        let recorder = Recorder::for_event(ExchangeSummary::from_context(&context), Vec::new());
+        let recorder = Recorder::without_sinks(ExchangeSummary::from_context(&context));
         let scope = EventScope::new(&context, &recorder);
         let outcome = self.engine.fire(scope, event, EventOrigin::Reported);
         let outcome = self.runtime.block_on(outcome);

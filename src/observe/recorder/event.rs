@@ -74,6 +74,13 @@ pub enum ExchangeEvent<'a> {
         /// Result of the run.
         run: &'a HookRun,
     },
+    /// An agent has reported an event, about which policies and hooks decide next.
+    Reported {
+        /// Name of the hook event.
+        event: EventName,
+        /// The text that matchers compare, such as a tool's name.
+        subject: Option<&'a str>,
+    },
     /// All policies and hooks of an event have run.
     EventDecided(&'a EventDecision<'a>),
     /// All policies and hooks of an `AfterModel` chunk have run. Streams have thousands.
@@ -193,7 +200,8 @@ pub enum ExchangeEvent<'a> {
     ResponseEnded(ExchangeEnd),
     /// Nothing more happens to the request.
     Finished,
-    /// Nothing more happens to a single hook event.
+    /// Nothing more happens to a single hook event. Without a decision before, the agent has
+    /// disconnected or a shutdown aborted the event.
     Closed,
 }
 

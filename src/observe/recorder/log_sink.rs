@@ -3,6 +3,7 @@
 use super::{event::ExchangeEvent, exchange_summary::ExchangeSummary, sink::Sink};
 use crate::{
     event::{Diagnostic, DiagnosticCode, EventName, HookRun, HookStatus},
+    observe::{MAX_NAME_BYTES, truncated},
     timestamp::whole_milliseconds,
 };
 
@@ -34,7 +35,7 @@ impl Sink for LogSink {
             ExchangeEvent::ToolCallDenied { tool } => {
                 tracing::info!(
                     request.id = request_id,
-                    tool.name = tool,
+                    tool.name = truncated(tool, MAX_NAME_BYTES),
                     "tool call denied"
                 );
             }

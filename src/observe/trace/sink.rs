@@ -14,12 +14,16 @@ use crate::{
     config::ContentSettings,
     event::{Action, EventName},
     observe::{
+        MAX_NAME_BYTES,
         recorder::{
-            BodyPart, EventDecision, ExchangeAction, ExchangeEnd, ExchangeEvent, ExchangeSummary,
+            BodyPart, EventDecision, ExchangeEnd, ExchangeEvent, ExchangeSummary,
             InFlightExchanges, Sink, SinkNeed,
         },
         trace::{
-            record::{CallDetail, CallHead, CallRecord, RecordKind, SessionMatch, TracedTokens},
+            record::{
+                CallDetail, CallHead, CallRecord, RecordKind, SessionMatch, TracedTokens,
+                traced_event::TracedEvent,
+            },
             sink::{call_trace::CallTrace, content_capture::ContentCapture},
             store::{TraceStore, TracedRules, memory::InFlightBytes},
         },
@@ -38,9 +42,6 @@ const MAX_EDITED_RECORD_BYTES: usize = MAX_RECORD_BYTES / 4 * 3;
 /// Bytes of a record up to which events are kept on which no policy or hook acted.
 const MAX_IDLE_RECORD_BYTES: usize = MAX_RECORD_BYTES / 2;
 
-/// Bytes of a name that are kept; agents and models choose names.
-const MAX_NAME_BYTES: usize = 256;
-
 /// A request to the model API that is not sent yet: the decision log and the circuit breaker may
 /// refuse it.
 #[derive(Debug, Clone, Copy)]
@@ -57,8 +58,10 @@ pub struct TraceSink {
     rules: TracedRules,
     settings: ContentSettings,
     kind: RecordKind,
-    /// The first event that is decided.
+    /// The reported event, or the first that is decided.
     event: Option<EventName>,
+    /// The reported event with the runs on it, until it is decided.
+    undecided: Option<Box<TracedEvent>>,
     /// A request that waits until it can be sent.
     waiting: Option<WaitingRequest>,
     /// Steps that were not kept, because the record or the trace is full.
@@ -90,6 +93,7 @@ impl TraceSink {
             settings,
             kind,
             event: None,
+            undecided: None,
             waiting: None,
             dropped_details: 0,
             call: None,
@@ -148,6 +152,7 @@ impl TraceSink {
 
     fn decided(&mut self, exchange: &ExchangeSummary, decision: &EventDecision<'_>) {
         self.event.get_or_insert(decision.event);
+        self.undecided = None;
         self.count_skipped(decision.plan.skipped);
         self.record_denials(exchange, decision);
         if decision.runs.is_empty() && decision.plan.skipped.is_empty() {
@@ -171,15 +176,16 @@ impl TraceSink {
             RecordKind::Call => exchange.elapsed,
             RecordKind::Event => Duration::from_micros(exchange.micros_now().into()),
         };
+        let mut head = self.head(exchange, elapsed);
+        let is_undecided = self.add_undecided(exchange);
         let detail = self.take_detail(whole_microseconds(elapsed));
-        let action = match self.kind {
-            RecordKind::Call => exchange.action,
-            RecordKind::Event => detail
-                .as_ref()
-                .map_or(exchange.action, |detail| detail.action()),
-        };
+        if self.kind == RecordKind::Event
+            && let Some(detail) = detail.as_ref().filter(|_| !is_undecided)
+        {
+            head.action = detail.action();
+        }
         let record = CallRecord {
-            head: self.head(exchange, elapsed, action),
+            head,
             upstream: exchange.upstream,
             tokens: exchange.tokens.total().map(TracedTokens::from),
             detail,
@@ -193,13 +199,11 @@ impl TraceSink {
         self.store.push(record, bytes);
     }
 
-    fn head(
-        &self,
-        exchange: &ExchangeSummary,
-        elapsed: Duration,
-        action: ExchangeAction,
-    ) -> CallHead {
+    fn head(&self, exchange: &ExchangeSummary, elapsed: Duration) -> CallHead {
         let (method, end) = match (self.kind, self.event) {
+            (RecordKind::Event, Some(event)) if self.undecided.is_some() => {
+                (event.as_str(), exchange.end)
+            }
             (RecordKind::Event, Some(event)) => (event.as_str(), ExchangeEnd::Complete),
             _ => (exchange.operation, exchange.end),
         };
@@ -223,7 +227,7 @@ impl TraceSink {
             requested_model: name(&exchange.requested_model, |last| &last.requested_model),
             model: name(&exchange.model, |last| &last.model),
             status: exchange.status,
-            action,
+            action: exchange.action,
             error: exchange.error,
             end,
             rounds: exchange.rounds,
@@ -272,8 +276,12 @@ impl Sink for TraceSink {
                 }
             }
             ExchangeEvent::Planned { .. } => self.record_plan(exchange, event),
+            ExchangeEvent::Reported { event, subject } => {
+                self.begin_event(exchange, *event, *subject);
+            }
             ExchangeEvent::HookFinished { event, run } => {
                 self.count_run(exchange, *event, run);
+                self.add_run(*event, run);
                 self.add_observed_tools(run);
                 let is_policy = self.is_policy(run.rule);
                 let (now_us, elapsed_us) = (exchange.micros_now(), whole_microseconds(run.elapsed));

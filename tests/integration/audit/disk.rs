@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::Write,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
@@ -346,6 +347,8 @@ async fn rotated_files_continue_one_hash_chain_under_load() {
     );
     let files = fs::read_dir(folder.path()).unwrap().count();
     assert!(files > 5, "{files}");
+    let log = fs::metadata(folder.path().join("audit.jsonl")).unwrap();
+    assert_eq!(log.permissions().mode() & 0o777, 0o600);
 }
 
 #[tokio::test]

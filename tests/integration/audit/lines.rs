@@ -1,6 +1,6 @@
 //! Contents of the lines of the decision log.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -8,6 +8,7 @@ use super::{AUDIT, hash, kinds, only};
 use crate::harness::{
     Answer, ReceivedRequest, TestGateway, Upstream, decision_log, hook, prompt, respond,
 };
+use crate::trace::until;
 
 pub(super) const MODEL: &str = "gemini-2.5-pro";
 pub(super) const SECRET: &str = "k3y-0f-th3-ag3nt";
@@ -24,6 +25,52 @@ pub(super) async fn stop_and_read_log(gate: TestGateway) -> Vec<Value> {
     let lines = decision_log(&path);
     drop(folder);
     lines
+}
+
+#[tokio::test]
+async fn a_reported_event_whose_agent_disconnects_is_logged_and_listed() {
+    let upstream = Upstream::mock().await;
+    let hooks = [("BeforeTool", hook::command("slow", "sleep 30"))];
+    let policy = "policies: [{ policy: tool_guard, name: tools, deny: [rm] }]\n";
+    let gate = TestGateway::start(&upstream, &(audited(&hooks) + policy)).await;
+    let event = json!({ "hook_event_name": "BeforeTool", "session_id": "s",
+        "tool_name": "rm", "tool_input": {} });
+
+    let agent = gate.agent();
+    let reported = agent.report(&event, "");
+    let answer = tokio::time::timeout(Duration::from_millis(500), reported).await;
+
+    assert!(answer.is_err(), "the hook is still running");
+    drop(agent);
+    let is_listed = |found: &Value| found["calls"][0].is_object();
+    let calls = until(&gate.operator(), "/calls", is_listed).await;
+    let call = &calls["calls"][0];
+    assert_eq!(
+        (
+            &call["method"],
+            &call["tools"],
+            &call["end"],
+            &call["action"]
+        ),
+        (
+            &json!("BeforeTool"),
+            &json!(["rm"]),
+            &json!("client_disconnected"),
+            &json!("pass")
+        )
+    );
+    let lines = stop_and_read_log(gate).await;
+    let event = only(&lines, "event");
+    assert_eq!(
+        (&event["subject"], &event["verdict"], &event["ended"]),
+        (&json!("rm"), &Value::Null, &json!("client_disconnected"))
+    );
+    let hooks = event["hooks"].as_array().unwrap();
+    assert_eq!(hooks.len(), 1, "{event}");
+    assert_eq!(
+        (&hooks[0]["name"], &hooks[0]["verdict"]),
+        (&json!("tools"), &json!("deny"))
+    );
 }
 
 #[tokio::test]

@@ -100,6 +100,30 @@ async fn a_long_path_of_a_rejected_request_is_hashed_and_stored_as_a_whole() {
 }
 
 #[tokio::test]
+async fn the_name_of_a_denied_tool_is_truncated_in_the_process_log() {
+    let answer = |part: Value| {
+        let content = json!({ "role": "model", "parts": [part] });
+        let answer = json!({ "candidates": [{ "content": content, "finishReason": "STOP" }] });
+        json!({ "method": "generateContent", "response": answer }).to_string()
+    };
+    let call = json!({ "functionCall": { "name": "x".repeat(100_000), "args": {} } });
+    let answers = [answer(call), answer(json!({ "text": "fine" }))];
+    let upstream = Upstream::scripted(&answers.join("\n")).await;
+    let (served, agent, folder) = serve(
+        &upstream,
+        "policies: [{ policy: tool_guard, allow: [ls] }]\n",
+    );
+
+    let answered = agent.generate(MODEL, &prompt("hello")).await;
+
+    assert_eq!(answered.status, 200);
+    let (log, _) = stop(served, &folder).await;
+    let line = log.lines().find(|line| line.contains("tool call denied"));
+    let length = line.unwrap().len();
+    assert!((256..1024).contains(&length), "{length}");
+}
+
+#[tokio::test]
 async fn a_failed_call_is_logged_with_its_error() {
     let upstream = Upstream::raw(|_, socket| async move { drop(socket) }).await;
     let hooks = [("BeforeModel", hook::printing("look", &json!({})))];

@@ -61,6 +61,7 @@ async fn a_tool_call_that_a_policy_withholds_is_logged_as_a_denial() {
             "request",
             "BeforeTool",
             "BeforeModel",
+            "AfterModel",
             "request",
             "AfterModel",
             "outcome",
@@ -78,18 +79,18 @@ async fn a_tool_call_that_a_policy_withholds_is_logged_as_a_denial() {
     );
     let reason = hash("The tool `run_shell_command` is not allowed here.");
     assert_eq!(denial["reason"]["sha256"], reason);
-    let after_model = &lines[6];
-    assert_eq!(
-        (&after_model["verdict"], &after_model["chunks"]),
-        (&json!("proceed"), &json!(2))
-    );
-    assert_eq!(
-        (
-            &after_model["hooks"][0]["edited"],
-            &after_model["hooks"][0]["denied_calls"]
-        ),
-        (&json!(true), &json!(1))
-    );
+    assert_eq!(lines[6]["round"], 2);
+    let after_model = |line: &Value| {
+        let tools = &line["hooks"][0];
+        json!([
+            line["verdict"],
+            line["chunks"],
+            tools["edited"],
+            tools["denied_calls"]
+        ])
+    };
+    assert_eq!(after_model(&lines[5]), json!(["proceed", 1, true, 1]));
+    assert_eq!(after_model(&lines[7]), json!(["proceed", 1, null, null]));
     let show = ["audit", "show", "audit.jsonl", "--verdict", "deny"];
     let (_, out, _) = run(&show, folder.path());
     assert!(
@@ -183,6 +184,51 @@ async fn masking_is_logged_for_streams_and_in_observe_mode() {
         "{after_model}"
     );
     assert_eq!(after_model["hooks"][0]["edited"], true, "{after_model}");
+}
+
+#[tokio::test]
+async fn masking_is_logged_for_reported_events() {
+    for mode in ["enforce", "observe"] {
+        let upstream = Upstream::mock().await;
+        let policy = format!("{{ policy: redact, name: mails, detect: [email], mode: {mode} }}");
+        let config = format!("{AUDIT}policies: [{policy}]\n");
+        let gate = TestGateway::start(&upstream, &config).await;
+        let event = json!({ "hook_event_name": "BeforeTool", "session_id": "s",
+            "tool_name": "mail", "tool_input": { "to": "a@b.example" } });
+
+        let answer = gate.agent().report(&event, "").await;
+
+        assert_eq!(answer.text().contains("REDACTED"), mode == "enforce");
+        let lines = stop_and_read_log(gate).await;
+        let event = only(&lines, "event");
+        let hook = &event["hooks"][0];
+        assert_eq!(
+            (&event["verdict"], &hook["name"], &hook["edited"]),
+            (&json!("proceed"), &json!("mails"), &json!(true)),
+            "{mode}"
+        );
+        assert_eq!(hook["would"].is_string(), mode == "observe");
+    }
+}
+
+#[tokio::test]
+async fn a_reported_answer_whose_hook_fails_is_logged_as_the_stop_that_the_agent_receives() {
+    let upstream = Upstream::mock().await;
+    let mut broken = hook::command("falls", "exit 1");
+    broken["on_failure"] = json!("closed");
+    let hooks = hook::config(&[("AfterAgent", broken)]);
+    let gate = TestGateway::start(&upstream, &format!("{AUDIT}{hooks}")).await;
+    let event = json!({ "hook_event_name": "AfterAgent", "session_id": "s",
+        "prompt": "hi", "prompt_response": "yes", "stop_hook_active": false });
+
+    let answer = gate.agent().report(&event, "explain=1").await.json();
+
+    assert_eq!(
+        (&answer["continue"], &answer["hookgate"]["verdict"]),
+        (&json!(false), &json!("stop"))
+    );
+    let lines = stop_and_read_log(gate).await;
+    assert_eq!(only(&lines, "event")["verdict"], "stop");
 }
 
 #[tokio::test]

@@ -229,6 +229,26 @@ hooks:
 }
 
 #[tokio::test]
+async fn a_denial_before_the_model_api_has_no_model_of_a_response() {
+    let upstream = Upstream::mock().await;
+    let collector = collector().await;
+    let hooks = hook::config(&[("BeforeModel", hook::denying("guard", "no"))]);
+    let config = telemetry(&collector, "") + &hooks;
+    let gateway = Family::Anthropic.gateway(&upstream, &config).await;
+
+    let turns = [Turn::User("hi")];
+    let answer = Family::Anthropic.ask(&gateway, false, &turns).await;
+
+    assert!(answer.json()["model"].is_string(), "{}", answer.text());
+    gateway.stop().await;
+    let spans = spans(&collector);
+    let is_call = |span: &&Value| attribute(span, "gen_ai.operation.name") == "chat";
+    let call = spans.iter().find(is_call).unwrap();
+    assert_eq!(attribute(call, "hookgate.rounds"), "0");
+    assert_eq!(attribute(call, "gen_ai.response.model"), "");
+}
+
+#[tokio::test]
 async fn all_chunks_of_a_stream_are_one_span() {
     let upstream = Upstream::mock().await;
     let collector = collector().await;

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::{RECORD, exchanges};
 use crate::harness::{
     Agent, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, eventually, prompt, run,
-    run_without_reader,
+    run_without_reader, serve_command,
 };
 
 pub const IDENTITY: &str =
@@ -287,6 +287,36 @@ async fn an_unwritable_path_fails_no_call_and_is_counted() {
         operator.metric("hookgate_recording_exchanges_total").await,
         0
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_write_leaves_no_incomplete_frame() {
+    let folder = TempDir::new().unwrap();
+    let config = "upstreams: { gemini: { url: 'http://127.0.0.1:1' } }\n\
+                  record: { path: recordings, redact: none }\n";
+    fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    let serve = serve_command(folder.path());
+    let mut command = Command::new("bash");
+    let limited = ["-c", "ulimit -f 16; exec \"$0\" \"$@\""];
+    command.args(limited).arg(serve.get_program());
+    command.args(serve.get_args()).current_dir(folder.path());
+    let mut served = ServerProcess::start(command);
+    let (agent, operator) = (Agent::at(served.addr()), Agent::at(served.operators()));
+    agent.generate("m", &prompt("small")).await;
+    wait_for_metric(&operator, "hookgate_recording_exchanges_total", 1).await;
+
+    // Compressed, it is still larger than a file may be.
+    let noise = (0_u64..8000).map(|place| place.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let noise: String = noise.map(|noise| format!("{noise:x}")).collect();
+    agent.generate("m", &prompt(&noise)).await;
+    wait_for_metric(&operator, "hookgate_recording_dropped_total", 1).await;
+    served.terminate();
+    let (status, log) = served.ended(TEST_TIMEOUT);
+
+    assert!(status.success(), "{log}");
+    let (code, verified, error) = recording_command(&folder, &["verify", "recordings"]);
+    assert_eq!(code, 0, "{error}");
+    assert_eq!(verified, "1 segment, 1 exchange\n");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -339,6 +339,26 @@ async fn credentials_are_never_recorded() {
 }
 
 #[tokio::test]
+async fn the_value_of_a_parameter_that_is_refused_is_not_recorded() {
+    let upstream = Upstream::mock().await;
+    let config = "record: { path: recordings, redact: none }\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let generate = "/v1beta/models/m:generateContent";
+    for name in ["oauth_token", "$key", "api-key", "x-api-key"] {
+        let path = format!("{generate}?{name}=CANARY&quotaUser=u");
+        let answer = gateway.agent().post(&path, prompt("hi").to_string()).await;
+        assert_eq!(answer.status, 400, "{name}: {}", answer.text());
+    }
+
+    let exchanges = recorded(gateway).await;
+
+    let targets = exchanges.iter().map(|exchange| &*exchange.target);
+    let expected = ["oauth_token", "$key", "api-key", "x-api-key"]
+        .map(|name| format!("{generate}?{name}=&quotaUser=u"));
+    assert_eq!(targets.collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
 async fn the_id_of_a_resumable_upload_is_not_recorded() {
     let upstream = Upstream::with(|_| respond(200, "application/json", "{}")).await;
     let config = format!("{RECORD}coverage: {{ allow: [files.create] }}\n");
@@ -363,7 +383,7 @@ async fn percent_encoded_secrets_in_paths_and_queries_are_masked() {
     let answer = gateway.agent().get(list).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let refused = [
-        "/v1beta/models?pageTokens=%61nn@example.com",
+        "/v1beta/models?pageToken=%61nn@example.com&x=1",
         "/v1beta/other/ann%40example.com?a=b%20c",
         "/s/ann%40example.com/v1beta/models",
     ];
@@ -378,8 +398,8 @@ async fn percent_encoded_secrets_in_paths_and_queries_are_masked() {
     let list =
         "/v1beta/models?pageToken=%22[REDACTED:email]%22%20x%2B&quotaUser=%28[REDACTED:email]%29";
     assert_eq!(exchanges[0].rounds[0].target, list);
-    let query = "/v1beta/models?pageTokens=[REDACTED:email]";
-    let path = "/v1beta/other/[REDACTED:email]?a=b%20c";
+    let query = "/v1beta/models?pageToken=[REDACTED:email]&x=";
+    let path = "/v1beta/other/[REDACTED:email]?a=";
     assert_eq!(targets[..3], [list, query, path]);
     assert!(targets[3].starts_with("/s/masked-"), "{targets:?}");
     for exchange in &exchanges {

@@ -89,6 +89,17 @@ pub fn parse(text: &str, api: Api, operation: Operation) -> Result<Query, Reques
     Ok(Query { framing, forwarded })
 }
 
+/// Returns whether calls of some API have a parameter with this name and such a value.
+pub fn is_accepted_parameter(name: &str, value: &str) -> bool {
+    let lists = [
+        &["alt", "beta"],
+        FORWARDED.as_slice(),
+        &GOOGLE_UNINSPECTED,
+        &OTHERS_UNINSPECTED,
+    ];
+    lists.iter().any(|names| names.contains(&name)) && is_url_safe(value)
+}
+
 /// Returns whether the parameters ask for a stored response as a stream.
 ///
 /// # Errors

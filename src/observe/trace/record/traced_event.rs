@@ -35,7 +35,7 @@ pub struct TracedEvent {
     /// Policies, then hooks, then those that did not run.
     #[schema(value_type = Vec<RunReport<'_>>)]
     pub rules: Vec<TracedRun>,
-    /// Verdict on the event; absent in a dry run.
+    /// Verdict on the event; absent in a dry run, and if the event was not decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Action>,
     /// Reason of a verdict that denies, stops or asks.

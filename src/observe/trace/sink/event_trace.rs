@@ -57,6 +57,52 @@ impl TraceSink {
         }
     }
 
+    /// Begins the record of a reported event, which is kept if no decision follows.
+    pub(super) fn begin_event(
+        &mut self,
+        exchange: &ExchangeSummary,
+        event: EventName,
+        subject: Option<&str>,
+    ) {
+        let now_us = exchange.micros_now();
+        self.event = Some(event);
+        self.undecided = Some(Box::new(TracedEvent {
+            event,
+            origin: EventOrigin::Reported.as_str(),
+            subject: subject.map(|subject| truncated(subject, MAX_SUBJECT_BYTES).into()),
+            at_us: now_us,
+            ended_us: now_us,
+            round: 0,
+            sequential: false,
+            rules: Vec::new(),
+            verdict: None,
+            reason: None,
+            chunks: None,
+        }));
+    }
+
+    /// Adds a run to the reported event.
+    pub(super) fn add_run(&mut self, event: EventName, run: &HookRun) {
+        if let Some(mut undecided) = self.undecided.take() {
+            let detail = self.read_run(event, run, 1);
+            let traced = self.traced_run(run.rule, RunOutcome::Asked(detail));
+            undecided.rules.push(traced);
+            self.undecided = Some(undecided);
+        }
+    }
+
+    /// Adds the reported event if it was not decided. Returns whether it was not.
+    pub(super) fn add_undecided(&mut self, exchange: &ExchangeSummary) -> bool {
+        let Some(mut event) = self.undecided.take() else {
+            return false;
+        };
+        event.ended_us = exchange.micros_now();
+        if let Some(call) = self.call(event.bytes()) {
+            call.add_event(*event);
+        }
+        true
+    }
+
     /// Records the plan of an event that no decision follows: nothing runs, or the chunks of a
     /// response follow.
     pub(super) fn record_plan(&mut self, exchange: &ExchangeSummary, event: &ExchangeEvent<'_>) {

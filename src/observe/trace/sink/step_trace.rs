@@ -3,6 +3,7 @@
 use crate::{
     event::{EventName, HookRun},
     observe::{
+        MAX_NAME_BYTES,
         recorder::{ChunkFacts, EventDecision, ExchangeEvent, ExchangeSummary},
         trace::{
             record::{
@@ -10,7 +11,7 @@ use crate::{
                 chunk_strip::{ChunkSpan, ChunkStrip},
                 document_diff::DocumentDiff,
             },
-            sink::{MAX_NAME_BYTES, TraceSink},
+            sink::TraceSink,
         },
         truncated,
     },
