@@ -4,7 +4,7 @@ import concurrent.futures
 import json
 import uuid
 
-from harness import Harness, at_least, check, contains, prompts
+from harness import Harness, at_least, check, contains, lacks, prompts
 
 CASES = []
 
@@ -21,16 +21,29 @@ def case(function):
 
 
 @case
-def gemini_cli_keeps_one_session_over_ten_resumed_prompts():
-    with Harness(recorded=EVENTS) as harness:
-        sent = ['Use read_file {"file_path":"alpha.txt"}' if it == "prompt 4" else it for it in PROMPTS]
-        for index, prompt in enumerate(sent):
-            resumed = ["--resume", "latest"] if index else []
-            run = harness.prompt_gemini(prompt, *resumed)
-            contains(run.stdout, "contents of alpha" if "alpha" in prompt else f"You said: {prompt}", run)
-        check_one_session(harness, sent, calls=11)
-        check([it["tool_name"] for it in harness.events("BeforeTool")], ["read_file"])
-        check([it["tool_response"]["llmContent"] for it in harness.events("AfterTool")], ["contents of alpha\n"])
+def gemini_cli_keeps_one_session_and_a_result_hidden_over_ten_resumed_prompts():
+    tools = {"prompt 2": "secret", "prompt 4": "alpha"}
+    hidden = "this result is not for models"
+    expected = {"prompt 2": hidden, "prompt 4": "contents of alpha"}
+    with Harness(recorded=EVENTS, AfterTool="hide_secret.sh") as harness:
+        (harness.project / "secret.txt").write_text("the-secret-word\n")
+        sent = [f'Use read_file {{"file_path":"{tools[it]}.txt"}}' if it in tools else it for it in PROMPTS]
+        for name, prompt in zip(PROMPTS, sent):
+            run = harness.prompt_gemini(prompt, *(["--resume", "latest"] if name != PROMPTS[0] else []))
+            contains(run.stdout, expected.get(name, f"You said: {prompt}"), run)
+        check_one_session(harness, sent, calls=12)
+        check([it["tool_name"] for it in harness.events("BeforeTool")], ["read_file"] * 2)
+        results = [it["tool_response"]["llmContent"] for it in harness.events("AfterTool")]
+        check(results, ["the-secret-word\n", "contents of alpha\n"])
+        harness.restart()  # the next call reaches a gateway without sessions
+        for prompt in ["prompt 11", "prompt 12"]:
+            run = harness.prompt_gemini(prompt, "--resume", "latest")
+            check(run.stdout.strip(), f"You said: {prompt}", run)
+        requests = harness.mock_requests()
+        check(len(requests), 14, run)
+        lacks(json.dumps(requests), "the-secret-word", run)
+        for request in requests[2:]:
+            contains(json.dumps(request["body"]), hidden, run)
 
 
 @case

@@ -94,24 +94,6 @@ def a_stopped_agent_makes_no_call_until_its_next_prompt():
 
 
 @case
-def a_hidden_result_is_in_no_later_request():
-    with Harness(AfterTool="hide_secret.sh") as harness:
-        (harness.project / "alpha.txt").write_text("the-secret-word\n")
-        run = harness.prompt_gemini(f"Use {READ}")
-        contains(run.stdout, "this result is not for models", run)
-        for turn in range(2, 11):
-            if turn == 6:
-                harness.restart()  # the next call reaches a gateway without sessions
-            run = harness.prompt_gemini(f"turn {turn}", "--resume", "latest")
-            check(run.stdout.strip(), f"You said: turn {turn}", run)
-        requests = harness.mock_requests()
-        check(len(requests), 11, run)
-        lacks(json.dumps(requests), "the-secret-word", run)
-        for request in requests[1:]:
-            contains(json.dumps(request["body"]), "this result is not for models", run)
-
-
-@case
 def context_added_to_a_tool_result_is_in_every_later_request():
     with Harness(AfterTool="scanned.sh") as harness:
         harness.prompt_gemini(f"Use {READ}")

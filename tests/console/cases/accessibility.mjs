@@ -1,7 +1,7 @@
 // WCAG rules, keyboard navigation, pages without scripts, and 400 % zoom.
 
 import assert from "node:assert/strict";
-import { it } from "node:test";
+import { describe, it } from "node:test";
 
 import { AXE, withWindow } from "../harness/browser.mjs";
 import { pages } from "../fixture.mjs";
@@ -9,33 +9,36 @@ import { pages } from "../fixture.mjs";
 const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 
 export function accessibilityTests(suite) {
-  for (const colorScheme of ["light", "dark"]) {
-    it(`no page violates a rule of WCAG 2.2 AA in the ${colorScheme} scheme`, async () => {
-      const { browser, fixture } = suite;
-      const found = [];
-      await withWindow(browser, fixture.gateway, { user: "olga", colorScheme }, async (page, window) => {
-        const devtools = await window.context.newCDPSession(page);
-        for (const [name, address] of [...pages(fixture), ["unknown", "/console/calls/unknown"]]) {
-          await page.goto(address);
-          await openDetails(page);
-          found.push(...(await violations(devtools, name)));
-        }
-        for (const [name, open] of Object.entries(RESULTS)) {
-          await open(page);
-          await openDetails(page);
-          found.push(...(await violations(devtools, name)));
-        }
-        await window.context.clearCookies();
-        await page.goto("/console/login");
-        found.push(...(await violations(devtools, "login")));
-        await page.getByLabel("Admin token").fill("wrong");
-        await page.getByRole("button", { name: "Log in" }).click();
-        await page.getByRole("alert").waitFor();
-        found.push(...(await violations(devtools, "login with an error")));
+  // Both at once, because each waits for a process of the browser.
+  describe("accessibility rules", { concurrency: true }, () => {
+    for (const colorScheme of ["light", "dark"]) {
+      it(`no page violates a rule of WCAG 2.2 AA in the ${colorScheme} scheme`, async () => {
+        const { browser, fixture } = suite;
+        const found = [];
+        await withWindow(browser, fixture.gateway, { user: "olga", colorScheme }, async (page, window) => {
+          const devtools = await window.context.newCDPSession(page);
+          for (const [name, address] of [...pages(fixture), ["unknown", "/console/calls/unknown"]]) {
+            await page.goto(address);
+            await openDetails(page);
+            found.push(...(await violations(devtools, name)));
+          }
+          for (const [name, open] of Object.entries(RESULTS)) {
+            await open(page);
+            await openDetails(page);
+            found.push(...(await violations(devtools, name)));
+          }
+          await window.context.clearCookies();
+          await page.goto("/console/login");
+          found.push(...(await violations(devtools, "login")));
+          await page.getByLabel("Admin token").fill("wrong");
+          await page.getByRole("button", { name: "Log in" }).click();
+          await page.getByRole("alert").waitFor();
+          found.push(...(await violations(devtools, "login with an error")));
+        });
+        assert.deepEqual(found, []);
       });
-      assert.deepEqual(found, []);
-    });
-  }
+    }
+  });
 
   it("every list is usable by keyboard only", async () => {
     const { browser, fixture: { gateway } } = suite;

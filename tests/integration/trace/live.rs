@@ -16,7 +16,7 @@ use crate::harness::{TEST_TIMEOUT, TestGateway, Upstream, next_chunk, prompt};
 const GUARD: &str = "policies: [{ policy: prompt_guard, deny: [forbidden] }]\n";
 
 /// Calls whose rows exceed what the kernel buffers for a slow reader.
-const SLOW_CALLS: usize = 5_000;
+const SLOW_CALLS: usize = 3_600;
 
 /// Reads the head of the response, which arrives once the subscription is active.
 async fn read_response_head(socket: &mut TcpStream) {
