@@ -22,7 +22,7 @@ impl ResponseTextEditor for Mask {
         Some("[masked]".to_owned())
     }
 
-    fn held_back(&self, _: Option<u64>) -> Vec<TextChannel> {
+    fn open_channels(&self, _: Option<u64>) -> Vec<TextChannel> {
         Vec::new()
     }
 }

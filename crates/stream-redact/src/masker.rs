@@ -65,6 +65,15 @@ impl Masker {
         self.flow.end_text(&self.mask.rules, view);
     }
 
+    /// Ends a text like [`Masker::end_text`], and returns what was held back of it. Of a secret that
+    /// continues in the next text, only the rest is masked.
+    pub fn release(&mut self) -> String {
+        let view = MaskWindow::new(&self.text, self.base, false);
+        let mut out = String::new();
+        self.flow.release(&self.mask.rules, view, &mut out);
+        out
+    }
+
     /// Ends the text and returns what was held back. Chunks pushed later belong to a
     /// new text.
     pub fn finish(&mut self) -> String {

@@ -99,6 +99,24 @@ impl MaskStream {
     ) -> usize {
         let undecided = self.undecided(rules, view);
         self.drop_own(undecided, view);
+        self.write(rules, view, undecided, out);
+        undecided.min(self.done)
+    }
+
+    /// Ends a text where the window ends, and writes all of it.
+    pub(super) fn release(&mut self, rules: &PatternSet, view: MaskWindow<'_>, out: &mut String) {
+        self.end_text(rules, view);
+        self.write(rules, view, view.end(), out);
+    }
+
+    /// Writes the text up to an offset before which it is decided.
+    fn write(
+        &mut self,
+        rules: &PatternSet,
+        view: MaskWindow<'_>,
+        undecided: usize,
+        out: &mut String,
+    ) {
         self.found
             .sort_unstable_by_key(|found| (found.secret.start, found.rule));
         let ready = self
@@ -106,7 +124,10 @@ impl MaskStream {
             .partition_point(|found| found.secret.start < undecided);
         let later = self.found.split_off(ready);
         for found in std::mem::replace(&mut self.found, later) {
-            self.pending(rules, view, &found, out);
+            // Of a released text, a secret may be found that was written.
+            if found.secret.end > self.done {
+                self.pending(rules, view, &found, out);
+            }
         }
         let ends = self
             .pending
@@ -118,7 +139,6 @@ impl MaskStream {
         } else {
             self.swallow(view);
         }
-        undecided.min(self.done)
     }
 
     /// Returns the first offset at which an unknown secret may begin.

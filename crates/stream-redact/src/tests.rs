@@ -453,3 +453,44 @@ fn the_documentation_lists_every_detector() {
         );
     }
 }
+
+#[test]
+fn a_released_text_is_complete_and_the_rest_of_its_secret_is_masked() {
+    let mask = Mask::new(&["email", "card", "aws_key"], &[], &Style::Label).unwrap();
+    let check = |texts: [&str; 2], expected: [&str; 2]| {
+        for size in [1, 3, 100] {
+            let mut stream = mask.stream();
+            let push = |stream: &mut Masker, text: &str| -> String {
+                let pieces = text.as_bytes().chunks(size);
+                let pieces = pieces.map(|piece| std::str::from_utf8(piece).unwrap());
+                pieces.map(|piece| stream.push(piece)).collect()
+            };
+            let first = push(&mut stream, texts[0]) + &stream.release();
+            assert_eq!((stream.held(), stream.release()), (0, String::new()));
+            let next = push(&mut stream, texts[1]) + &stream.finish();
+            assert_eq!([first, next], expected, "{size}");
+        }
+    };
+    check(
+        ["k AKIAIOSFODNN7EXAMPLE", "Anything"],
+        ["k [REDACTED:aws_key]", "Anything"],
+    );
+    check(
+        ["Your key is", "AKIAIOSFODNN7EXAMPLE x"],
+        ["Your key is", "[REDACTED:aws_key] x"],
+    );
+    check(
+        ["k AKIAIOSF", "ODNN7EXAMPLE b"],
+        ["k AKIAIOSF", "[REDACTED:aws_key] b"],
+    );
+    check(["a@b.com", ". Done"], ["[REDACTED:email]", ". Done"]);
+    check(
+        ["a@b.com", "pany is"],
+        ["[REDACTED:email]", "[REDACTED:email] is"],
+    );
+    check(
+        ["no 4111 1111 ", "1111 1111 x"],
+        ["no 4111 1111 ", "[REDACTED:card] x"],
+    );
+    check(["I will do it", "now"], ["I will do it", "now"]);
+}

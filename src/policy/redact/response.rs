@@ -1,6 +1,9 @@
 //! `redact` on one response: a stream of masks for each text that arrives in pieces.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
 
 use stream_redact::{Masker, NextText};
 
@@ -59,6 +62,16 @@ impl MaskedChannel {
         if rest == TextRest::None {
             masked.push_str(&self.masker.finish());
         }
+        self.quote_labels(masked, rest)
+    }
+
+    /// Ends a text that the next one may continue. Returns what is held back.
+    fn release(&mut self) -> String {
+        let masked = self.masker.release();
+        self.quote_labels(masked, TextRest::None)
+    }
+
+    fn quote_labels(&mut self, masked: String, rest: TextRest) -> String {
         let Some(position) = &mut self.json else {
             return masked;
         };
@@ -69,16 +82,8 @@ impl MaskedChannel {
         quoted
     }
 
-    fn held_number(&self) -> usize {
-        self.json.as_ref().map_or(0, JsonPosition::held)
-    }
-
     fn held(&self) -> usize {
-        self.masker.held() + self.held_number()
-    }
-
-    fn is_idle(&self) -> bool {
-        self.masker.is_idle() && self.held_number() == 0
+        self.masker.held() + self.json.as_ref().map_or(0, JsonPosition::held)
     }
 }
 
@@ -101,6 +106,14 @@ impl ResponseRedactor {
             TextStream::Argument(_) => RedactionScope::ToolCalls,
         };
         self.redact.on.contains(&scope)
+    }
+
+    fn note_found(&mut self, channel: &TextChannel, found: Vec<Arc<str>>) {
+        let is_argument = matches!(channel.stream, TextStream::Argument(_));
+        if !is_argument && !found.is_empty() {
+            self.masked_candidates.insert(channel.candidate);
+        }
+        self.found.extend(found);
     }
 }
 
@@ -165,11 +178,7 @@ impl ResponseTextEditor for ResponseRedactor {
         };
         let edited = masked.mask(text, rest);
         let found = masked.masker.found();
-        let is_argument = matches!(channel.stream, TextStream::Argument(_));
-        if !is_argument && !found.is_empty() {
-            self.masked_candidates.insert(channel.candidate);
-        }
-        self.found.extend(found);
+        self.note_found(channel, found);
         if rest == TextRest::None {
             self.channels.remove(channel);
         }
@@ -202,16 +211,24 @@ impl ResponseTextEditor for ResponseRedactor {
         }
     }
 
+    fn release_text(&mut self, channel: &TextChannel) -> Option<String> {
+        let text = self.channels.get_mut(channel)?;
+        let released = text.release();
+        let found = text.masker.found();
+        self.note_found(channel, found);
+        (!released.is_empty()).then_some(released)
+    }
+
     fn edit(&mut self, kind: TextKind, text: &str) -> Option<String> {
         let speech = RedactionScope::Answer;
         self.redact.redact_kind(kind, speech, text, &mut self.found)
     }
 
-    fn held_back(&self, candidate: Option<u64>) -> Vec<TextChannel> {
-        let channels = self.channels.iter().filter(|(channel, text)| {
-            !text.is_idle() && candidate.is_none_or(|index| channel.candidate == index)
-        });
-        let mut channels: Vec<TextChannel> = channels.map(|(channel, _)| channel.clone()).collect();
+    fn open_channels(&self, candidate: Option<u64>) -> Vec<TextChannel> {
+        let channels = self.channels.keys();
+        let channels =
+            channels.filter(|channel| candidate.is_none_or(|index| channel.candidate == index));
+        let mut channels: Vec<TextChannel> = channels.cloned().collect();
         channels.sort();
         channels
     }

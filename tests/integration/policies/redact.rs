@@ -6,6 +6,7 @@ mod requests;
 mod responses;
 mod results;
 mod text_edges;
+mod text_parts;
 
 use axum::response::Response;
 use serde_json::{Value, json};
@@ -229,20 +230,20 @@ async fn masking_keeps_the_order_of_thoughts_arguments_and_signatures() {
                 .unwrap()
         })
         .collect();
-    assert_eq!(parts[0], &json!({ "text": "", "thought": true }));
-    assert_eq!(parts[1], &json!({ "text": "" }));
-    assert_eq!(
-        parts[2]["functionCall"]["args"],
-        json!({ "key": "[REDACTED:aws_key]" })
-    );
-    assert_eq!(parts[2]["thoughtSignature"], "c2ln");
-    // The key could be longer, so it is withheld until the response ends.
-    assert_eq!(parts[3], &json!({ "text": "", "thought": true }));
-    let thought = json!({ "text": "[REDACTED:aws_key]", "thought": true });
-    assert_eq!(parts[4], &thought);
-    // Text that only begins like a key is released unmasked.
-    let rest = json!({ "text": "AKIAIOSF", "thoughtSignature": "c2ln" });
-    assert_eq!(parts[5], &rest);
+    let call = json!({ "name": "f", "args": { "key": "[REDACTED:aws_key]" } });
+    // Each text is released in front of the next part, and the rest of its secret is masked. The
+    // key could be longer, so the thought is withheld until the response ends.
+    let expected = [
+        json!({ "text": "", "thought": true }),
+        json!({ "text": "AKIAIOSF", "thought": true }),
+        json!({ "text": "" }),
+        json!({ "text": "AKIAIOSF" }),
+        json!({ "functionCall": call, "thoughtSignature": "c2ln" }),
+        json!({ "text": "", "thought": true }),
+        json!({ "text": "[REDACTED:aws_key]", "thought": true }),
+        json!({ "text": "", "thoughtSignature": "c2ln" }),
+    ];
+    assert_eq!(parts, expected.iter().collect::<Vec<_>>());
 }
 
 #[tokio::test]

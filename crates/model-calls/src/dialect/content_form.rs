@@ -32,4 +32,4 @@ pub use self::{
     splice::{first_candidates, numbered, parts_in, source_of, splice_list, with_source},
     text_template::{TextEvent, TextTemplate},
 };
-pub use crate::dialect::google::fields::{IS_REFUSAL, PRECEDING, SOURCE};
+pub use crate::dialect::google::fields::{IS_REFUSAL, PRECEDING, SOURCE, STARTS_TEXT};

@@ -38,11 +38,18 @@ pub trait ResponseTextEditor {
     /// Notes that a text of a channel ends, but that an agent may read it and the next one as one.
     fn end_text(&mut self, _channel: &TextChannel) {}
 
+    /// Ends a text of a channel. Returns what is held back of it, if anything is. The next text is
+    /// searched by itself, and as its rest.
+    fn release_text(&mut self, channel: &TextChannel) -> Option<String> {
+        let text = self.edit_piece(channel, "", TextRest::None);
+        text.filter(|text| !text.is_empty())
+    }
+
     /// Returns the replacement of a complete text, if it has one.
     fn edit(&mut self, kind: TextKind, text: &str) -> Option<String>;
 
-    /// Returns the channels with held-back text, of one candidate or all.
-    fn held_back(&self, candidate: Option<u64>) -> Vec<TextChannel>;
+    /// Returns the channels whose text has begun and not ended, of one candidate or all.
+    fn open_channels(&self, candidate: Option<u64>) -> Vec<TextChannel>;
 }
 
 /// Source of the pieces of one text.
@@ -75,7 +82,7 @@ pub enum TextEnd {
     Possible,
     /// A text ends, but a secret may begin in it and end in the next.
     Joined,
-    /// A text ends with the chunk, whatever follows.
+    /// A thought ends with the chunk, or everything does, whatever follows.
     Certain,
 }
 

@@ -9,7 +9,7 @@ const FIRST_HALF: &str = "x AKIAIOSF";
 const SECOND_HALF: &str = "ODNN7EXAMPLE y";
 
 /// A candidate with these parts, and other fields.
-fn candidate(parts: &Value, others: &Value) -> Value {
+pub(super) fn candidate(parts: &Value, others: &Value) -> Value {
     let mut candidate = json!({ "content": { "role": "model", "parts": parts } });
     for (key, value) in others.as_object().unwrap() {
         candidate[key] = value.clone();
@@ -21,7 +21,7 @@ fn text_candidate(text: &str, others: &Value) -> Value {
     candidate(&json!([{ "text": text }]), others)
 }
 
-fn chunk(candidate: &Value) -> Value {
+pub(super) fn chunk(candidate: &Value) -> Value {
     json!({ "candidates": [candidate] })
 }
 

@@ -143,6 +143,41 @@ async fn a_secret_at_the_edge_of_a_text_denies_the_answer() {
     }
 }
 
+/// Detectors that hold nothing of most texts back, and a text that begins with a secret.
+#[tokio::test]
+async fn a_secret_behind_a_text_that_is_sent_completely_is_masked() {
+    let config = "policies: [{ policy: redact, detect: [aws_key, card] }]\n";
+    let text = |text: &str| Part::text(&[text]);
+    let thought = |text: &str| Part::Thought(vec![text.to_owned()]);
+    let starts = [
+        ("Your key is", format!("{KEY} ok")),
+        ("Your card.", "4111 1111 1111 1111 ok".to_owned()),
+    ];
+    for family in [Family::Anthropic, Family::Responses] {
+        for (first, next) in &starts {
+            let mut answers = vec![
+                vec![text(first), text(next)],
+                vec![text(first), thought("hm"), text(next)],
+                vec![thought(first), thought(next), text("ok")],
+            ];
+            if family == Family::Anthropic {
+                answers.push(vec![text(first), Part::call("look", "x"), text(next)]);
+            }
+            for parts in answers {
+                let upstream = family.upstream(vec![parts.clone()]).await;
+                let gateway = family.gateway(&upstream, config).await;
+                for is_stream in [false, true] {
+                    let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
+
+                    let body = answer.text();
+                    assert!(!body.contains(next), "{family:?} {parts:?}: {body}");
+                    assert!(body.contains("[REDACTED:"), "{family:?} {parts:?}: {body}");
+                }
+            }
+        }
+    }
+}
+
 /// Between the secret and the next text is a call, or the end of a thought.
 #[tokio::test]
 async fn a_secret_in_front_of_the_text_behind_another_part_is_masked() {
@@ -207,4 +242,76 @@ async fn a_secret_behind_many_events_is_masked() {
 
     let texts = texts_of(Family::Anthropic, true, &answer);
     assert_eq!(texts.concat(), "The key[REDACTED:aws_key]");
+}
+
+/// More chunks than may wait are between the texts, so that the end of the first moves.
+#[tokio::test]
+async fn a_secret_over_many_events_is_masked() {
+    let (start, end) = KEY.split_at(8);
+    let whole = Family::Anthropic.events(&[
+        Part::text(&[&format!("k {start}")]),
+        Part::text(&[&format!("{end} ok")]),
+    ]);
+    let block = "event: content_block_start";
+    let pings = "event: ping\ndata: {\"type\":\"ping\"}\n\n".repeat(40);
+    let (first, second) = whole.rsplit_once(block).unwrap();
+    let body = format!("{first}{pings}{block}{second}");
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", body.clone())).await;
+    let gateway = Family::Anthropic.gateway(&upstream, MASK).await;
+
+    let answer = Family::Anthropic
+        .ask(&gateway, true, &[Turn::User("hi")])
+        .await;
+
+    let texts = texts_of(Family::Anthropic, true, &answer);
+    assert_eq!(texts, ["k ", "[REDACTED:aws_key] ok"]);
+}
+
+#[tokio::test]
+async fn a_secret_of_a_thought_that_is_open_over_a_text_is_masked() {
+    let (start, end) = KEY.split_at(8);
+    let event = |value: Value| {
+        format!(
+            "event: {}\ndata: {value}\n\n",
+            value["type"].as_str().unwrap()
+        )
+    };
+    let started = |index: u64, block: Value| {
+        event(json!({ "type": "content_block_start", "index": index, "content_block": block }))
+    };
+    let piece = |index: u64, delta: Value| {
+        event(json!({ "type": "content_block_delta", "index": index, "delta": delta }))
+    };
+    let stopped = |index: u64| event(json!({ "type": "content_block_stop", "index": index }));
+    let thought = |text: &str| json!({ "type": "thinking_delta", "thinking": text });
+    let blocks = [
+        started(
+            0,
+            json!({ "type": "thinking", "thinking": "", "signature": "" }),
+        ),
+        piece(0, thought(&format!("k {start}"))),
+        started(1, json!({ "type": "text", "text": "" })),
+        piece(1, json!({ "type": "text_delta", "text": "b" })),
+        stopped(1),
+        piece(0, thought(&format!("{end} z"))),
+        piece(0, json!({ "type": "signature_delta", "signature": "c2ln" })),
+        stopped(0),
+    ];
+    let whole = Family::Anthropic.events(&[Part::text(&["x"])]);
+    let (head, rest) = whole.split_once("event: content_block_start").unwrap();
+    let (_, end) = rest.split_once("event: message_delta").unwrap();
+    let body = format!("{head}{}event: message_delta{end}", blocks.concat());
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", body.clone())).await;
+    let gateway = Family::Anthropic.gateway(&upstream, MASK).await;
+
+    let answer = Family::Anthropic
+        .ask(&gateway, true, &[Turn::User("hi")])
+        .await;
+
+    let mut thinking = String::new();
+    for (_, data) in events(&answer) {
+        let event: Value = serde_json::from_str(&data).unwrap();
+        thinking.push_str(event["delta"]["thinking"].as_str().unwrap_or_default());
+    }
+    assert_eq!(thinking, "k [REDACTED:aws_key] z", "{}", answer.text());
 }

@@ -9,19 +9,20 @@ use crate::dialect::{
     error::{Result, field_error},
     google::fields::{
         CANDIDATES, CONTAINER, CONTENT, CONTENTS, DECLARATIONS, HAS_MEDIA, HAS_STORED_HISTORY,
-        IS_REFUSAL, IS_TOOLSET, PARTS, PHASE, PRECEDING, REQUESTS, SOURCE, SYSTEM_INSTRUCTION,
-        TOOLS, WRAPPED_REQUEST,
+        IS_REFUSAL, IS_TOOLSET, PARTS, PHASE, PRECEDING, REQUESTS, SOURCE, STARTS_TEXT,
+        SYSTEM_INSTRUCTION, TOOLS, WRAPPED_REQUEST,
     },
 };
 
 /// Begin of the names of private fields.
 const PREFIX: &[u8] = b"hookgate";
 
-const PRIVATE_FIELDS: [&str; 8] = [
+const PRIVATE_FIELDS: [&str; 9] = [
     CONTAINER,
     HAS_MEDIA,
     HAS_STORED_HISTORY,
     SOURCE,
+    STARTS_TEXT,
     PHASE,
     PRECEDING,
     IS_REFUSAL,

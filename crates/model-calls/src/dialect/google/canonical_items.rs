@@ -17,7 +17,7 @@ use crate::{
             content::Content,
             fields::{
                 ARGUMENTS, FUNCTION_CALL, FUNCTION_RESPONSE, IS_REFUSAL, PHASE, PRECEDING,
-                RESPONSE, SOURCE,
+                RESPONSE, SOURCE, STARTS_TEXT,
             },
             part::{Part, is_agent_context, is_introduction},
         },
@@ -182,6 +182,7 @@ fn canonical_fields(part: &Document) -> Result<String> {
             PHASE,
             PRECEDING,
             SOURCE,
+            STARTS_TEXT,
         ];
         if !hidden.contains(&name.as_str()) {
             fields.insert(name, read_json(&json)?);

@@ -53,6 +53,8 @@ pub const RESPONSE: &[&str] = &["response"];
 /// Index in another API's list from which a content, part or declaration was read.
 pub const SOURCE: &str = "hookgateSource";
 pub const SYSTEM_INSTRUCTION: &[&str] = &["systemInstruction", "system_instruction"];
+/// True if a text or a block does not continue the text in front of it. Google's APIs have none.
+pub const STARTS_TEXT: &str = "hookgateStart";
 pub const TOOLS: &[&str] = &["tools"];
 /// Set of tools to which a called function belongs. Google's APIs have none.
 pub const TOOLSET_NAME: &[&str] = &["toolsetName"];

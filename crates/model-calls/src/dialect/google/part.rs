@@ -10,7 +10,7 @@ use crate::dialect::{
     error::Result,
     google::fields::{
         ARGUMENTS, CALLER, FUNCTION_CALL, IS_REFUSAL, PARTIAL_ARGS, PHASE, PRECEDING, SOURCE,
-        TOOLSET_NAME, WILL_CONTINUE,
+        STARTS_TEXT, TOOLSET_NAME, WILL_CONTINUE,
     },
 };
 
@@ -162,6 +162,19 @@ impl Part {
         self.document.has(&[IS_REFUSAL])
     }
 
+    /// Returns whether the part of another API than Google's does not continue the text in front
+    /// of it.
+    pub fn starts_text(&self) -> bool {
+        self.document.has(&[STARTS_TEXT])
+    }
+
+    /// Returns whether the part is a text without any, or has nothing but a signature.
+    pub fn is_blank(&self) -> bool {
+        let only_text = ["text", "thought", "thoughtSignature", "thought_signature"];
+        let text = self.text.as_deref().unwrap_or_default();
+        text.is_empty() && self.document.has_only(&only_text)
+    }
+
     /// Returns the refusal as one that follows another answer.
     pub fn as_next_refusal(&self) -> Result<Self> {
         let mut part = self.clone();
@@ -171,7 +184,7 @@ impl Part {
 
     /// Returns whether the part holds text only.
     pub fn is_text_only(&self) -> bool {
-        let fields = ["text", "thought", IS_REFUSAL, PHASE, SOURCE];
+        let fields = ["text", "thought", IS_REFUSAL, PHASE, SOURCE, STARTS_TEXT];
         self.text.is_some() && self.document.has_only(&fields)
     }
 
@@ -183,6 +196,7 @@ impl Part {
             && self.is_thought == next.is_thought
             && self.is_refusal() == next.is_refusal()
             && !is_next_refusal(&next.document)
+            && !next.starts_text()
             && self.is_text_only()
             && next.is_text_only()
     }
@@ -235,6 +249,7 @@ impl Part {
         part.remove(&[PRECEDING])?;
         part.remove(&[SOURCE])?;
         part.remove(&[IS_REFUSAL])?;
+        part.remove(&[STARTS_TEXT])?;
         Ok(part.to_bytes())
     }
 

@@ -9,7 +9,7 @@ use crate::dialect::{
     google::{
         fields::{
             FUNCTION_CALL, FUNCTION_RESPONSE, HAS_MEDIA, IS_REFUSAL, PARTS, PHASE, PRECEDING,
-            SOURCE,
+            SOURCE, STARTS_TEXT,
         },
         part::{Part, TEXT},
     },
@@ -138,7 +138,7 @@ fn add_texts(value: &Value, texts: &mut Vec<String>) {
 /// fields count as speech.
 fn kind_of_field(field: &str) -> Option<TextKind> {
     match field {
-        IS_REFUSAL | PHASE | PRECEDING | SOURCE => None,
+        IS_REFUSAL | PHASE | PRECEDING | SOURCE | STARTS_TEXT => None,
         field if SIGNATURES.contains(&field) => None,
         field if FUNCTION_CALL.contains(&field) => Some(TextKind::ToolCall),
         field if FUNCTION_RESPONSE.contains(&field) => Some(TextKind::ToolResult),

@@ -8,6 +8,7 @@ mod held_events;
 mod last_chunk;
 pub mod reader;
 mod standard_form;
+mod text_starts;
 mod waiting_details;
 pub mod writer;
 

@@ -33,7 +33,7 @@ impl ResponseTextEditor for RecordingEditor {
         self.see(text)
     }
 
-    fn held_back(&self, _: Option<u64>) -> Vec<TextChannel> {
+    fn open_channels(&self, _: Option<u64>) -> Vec<TextChannel> {
         Vec::new()
     }
 }

@@ -24,12 +24,13 @@ use crate::dialect::{
 /// Fields of a part that holds a text and nothing else to inspect.
 const TEXT_FIELDS: &[&str] = &["text", "thought", "thoughtSignature", "thought_signature"];
 
-/// Reads the chunks of one response. A chunk that differs from an earlier one in its text and
-/// its token counts only stays unparsed.
+/// Reads the chunks of one response. A chunk that differs from those before it in its text
+/// and its token counts only stays unparsed.
 #[derive(Debug)]
 pub struct ChunkReader {
     envelope: ResponseEnvelope,
-    /// The latest parsed chunk of text.
+    /// The latest parsed chunk, if it is one of text. A chunk behind another part is parsed, since
+    /// texts in front of that part have ended.
     template: Option<Arc<TextChunkTemplate>>,
     /// True if an error ended the response. What follows is not read.
     has_failed: bool,
@@ -94,9 +95,7 @@ impl ReadChunks for ChunkReader {
         }
         let chunk = open_response(bytes.clone(), self.envelope)?;
         self.has_failed = chunk.has_error()?;
-        if let Some(template) = self.new_template(bytes, &chunk) {
-            self.template = Some(Arc::new(template));
-        }
+        self.template = self.new_template(bytes, &chunk).map(Arc::new);
         Ok(Some(chunk))
     }
 }

@@ -1,6 +1,8 @@
 //! Edits of every text in a response. Texts that arrive in pieces are edited by channel,
 //! others one by one.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::dialect::{
@@ -80,18 +82,23 @@ impl ResponseDocument {
             return Ok(());
         }
         self.make_parsed()?;
-        // Nothing of a text that ends may be held back.
-        let rest_of_first = match self.text_end() {
-            TextEnd::None | TextEnd::Joined => rest,
-            TextEnd::Possible | TextEnd::Certain => TextRest::None,
+        let ended_stream = match self.text_end() {
+            TextEnd::None | TextEnd::Joined => None,
+            TextEnd::Possible => Some(TextStream::Speech),
+            TextEnd::Certain => Some(TextStream::Thought),
         };
+        let is_ordered = self.wire.is_none();
         for candidate in &mut self.candidates {
-            let rest = if candidate.index == 0 {
-                rest_of_first
-            } else {
-                rest
+            let is_ended = candidate.is_ended || rest == TextRest::None;
+            let candidate_editor = CandidateEditor {
+                index: candidate.index,
+                editor: &mut *editor,
+                is_ended,
+                ended_stream: ended_stream.clone().filter(|_| candidate.index == 0),
+                is_ordered,
+                is_edited: false,
             };
-            candidate.edit_texts(editor, rest)?;
+            candidate.edit_texts(candidate_editor)?;
         }
         if self.text_end() == TextEnd::Joined {
             editor.end_text(&TextChannel {
@@ -132,7 +139,7 @@ impl ResponseDocument {
 
     /// Creates a chunk of all held-back text; `None` if there is none.
     pub fn from_held_back(editor: &mut dyn ResponseTextEditor) -> Result<Option<Self>> {
-        let channels = editor.held_back(None);
+        let channels = editor.open_channels(None);
         let candidates = channels.iter().filter_map(|channel| {
             let text = editor.edit_piece(channel, "", TextRest::None)?;
             let part = text_part(&channel.stream, &text)?;
@@ -158,13 +165,7 @@ fn text_part(stream: &TextStream, text: &str) -> Option<Value> {
 }
 
 impl CandidateDocument {
-    fn edit_texts(&mut self, editor: &mut dyn ResponseTextEditor, rest: TextRest) -> Result<()> {
-        let mut candidate = CandidateEditor {
-            index: self.index,
-            editor,
-            rest: if self.is_ended { TextRest::None } else { rest },
-            is_edited: false,
-        };
+    fn edit_texts(&mut self, mut candidate: CandidateEditor<'_>) -> Result<()> {
         let mut parts = match &mut self.content {
             Some(content) => std::mem::take(&mut content.parts),
             None => Vec::new(),
@@ -176,6 +177,7 @@ impl CandidateDocument {
             content.parts = parts;
         }
         self.document.remove(LOGPROBS)?;
+        let editor = candidate.editor;
         let mut edit = |text: &str| editor.edit(TextKind::Speech, text);
         self.edit_content_fields(&mut edit)?;
         self.document.edit_children(SAFETY_RATINGS, |rating| {
@@ -199,10 +201,20 @@ impl CandidateDocument {
 }
 
 /// Edits the texts of one candidate.
+///
+/// A part that does not continue the text of a stream ends it: what is held back of it is written
+/// in front of the part, and the next text is searched by itself and as its rest. Readers mark
+/// these parts, or the chunk with which a text ends. Chunks of Google's APIs have no marks: there,
+/// every part of another kind ends a text.
 struct CandidateEditor<'a> {
     index: u64,
     editor: &'a mut dyn ResponseTextEditor,
-    rest: TextRest,
+    /// True if all texts end with the chunk.
+    is_ended: bool,
+    /// The stream whose text ends with the chunk.
+    ended_stream: Option<TextStream>,
+    /// True if the parts have no marks, since they are as the API sent them.
+    is_ordered: bool,
     is_edited: bool,
 }
 
@@ -211,74 +223,113 @@ impl CandidateEditor<'_> {
         for part in parts.iter_mut() {
             self.edit_fields(&mut part.document)?;
         }
-        if self.rest == TextRest::MayFollow {
-            self.edit_texts(parts)?;
-        } else {
-            self.edit_last_texts(parts, TextStream::Speech)?;
-            self.edit_last_texts(parts, TextStream::Thought)?;
-            self.release_held_back(parts)?;
+        let mut in_pieces = Vec::new();
+        for stream in [TextStream::Speech, TextStream::Thought] {
+            if !self.ends(&stream) || !self.edit_joined(parts, &stream)? {
+                in_pieces.push(stream);
+            }
         }
+        self.edit_pieces(parts, &in_pieces)?;
+        self.end_texts(parts)?;
         self.is_edited |= parts.iter().any(|part| part.document.is_edited());
         Ok(())
     }
 
-    fn edit_texts(&mut self, parts: &mut [Part]) -> Result<()> {
-        for part in parts {
-            let Some(text) = &part.text else {
-                continue;
-            };
-            let channel = self.channel(stream_of(part));
-            if let Some(new) = self.editor.edit_piece(&channel, text, TextRest::MayFollow) {
-                *part = part.with_text(&new)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Edits the last texts of a stream.
-    fn edit_last_texts(&mut self, parts: &mut [Part], stream: TextStream) -> Result<()> {
-        let of_stream = |part: &&mut Part| part.text.is_some() && stream_of(part) == stream;
+    /// Edits the only texts of a stream. Returns false if pieces came before.
+    fn edit_joined(&mut self, parts: &mut [Part], stream: &TextStream) -> Result<bool> {
+        let of_stream = |part: &&mut Part| part.text.is_some() && stream_of(part) == *stream;
         let mut parts: Vec<&mut Part> = parts.iter_mut().filter(of_stream).collect();
         let texts = parts.iter().filter_map(|part| part.text.clone());
         let mut texts: Vec<String> = texts.collect();
-        if texts.is_empty() {
-            return Ok(());
-        }
-        let channel = self.channel(stream);
-        if !self.editor.edit_joined(&channel, &mut texts) {
-            for text in &mut texts {
-                if let Some(new) = self.editor.edit_piece(&channel, text, TextRest::MayFollow) {
-                    *text = new;
-                }
-            }
+        let channel = self.channel(stream.clone());
+        if texts.is_empty() || !self.editor.edit_joined(&channel, &mut texts) {
+            return Ok(false);
         }
         for (part, text) in parts.iter_mut().zip(texts) {
             if part.text.as_ref() != Some(&text) {
                 **part = part.with_text(&text)?;
             }
         }
+        Ok(true)
+    }
+
+    /// Edits the texts of streams as the next pieces of these.
+    fn edit_pieces(&mut self, parts: &mut Vec<Part>, streams: &[TextStream]) -> Result<()> {
+        let mut edited = Vec::with_capacity(parts.len());
+        let mut begun = BTreeSet::new();
+        for part in parts.drain(..) {
+            for stream in streams {
+                if self.is_ended_by(&part, stream)
+                    && let Some(rest) = self.editor.release_text(&self.channel(stream.clone()))
+                {
+                    let end = edited.len();
+                    self.write_rest(&mut edited, end, stream, &rest)?;
+                }
+            }
+            let stream = stream_of(&part);
+            let text = part.text.as_deref().filter(|_| streams.contains(&stream));
+            let Some(text) = text else {
+                edited.push(part);
+                continue;
+            };
+            let channel = self.channel(stream);
+            if self.ends(&channel.stream) && !begun.insert(channel.clone()) {
+                self.editor.end_text(&channel);
+            }
+            let new = self.editor.edit_piece(&channel, text, TextRest::MayFollow);
+            edited.push(match new {
+                Some(new) => part.with_text(&new)?,
+                None => part,
+            });
+        }
+        *parts = edited;
         Ok(())
     }
 
-    /// Appends held-back text to the last part of its channel, or inserts it in front of all
-    /// parts.
-    fn release_held_back(&mut self, parts: &mut Vec<Part>) -> Result<()> {
-        let mut front = Vec::new();
-        for channel in self.editor.held_back(Some(self.index)) {
-            let Some(rest) = self.editor.edit_piece(&channel, "", TextRest::None) else {
-                continue;
-            };
-            let is_of_channel =
-                |part: &&mut Part| part.text.is_some() && stream_of(part) == channel.stream;
-            if let Some(part) = parts.iter_mut().rev().find(is_of_channel) {
-                let text = part.text.as_deref().unwrap_or_default();
-                *part = part.with_text(&format!("{text}{rest}"))?;
-            } else if let Some(part) = text_part(&channel.stream, &rest) {
-                front.push(Part::from_json(&part)?);
-                self.is_edited = true;
+    /// Returns whether the text of a stream ends in front of a part.
+    fn is_ended_by(&self, part: &Part, stream: &TextStream) -> bool {
+        if self.is_ordered {
+            return !part.is_blank() && (part.text.is_none() || stream_of(part) != *stream);
+        }
+        part.starts_text() && *stream == TextStream::Speech
+    }
+
+    /// Returns whether the text of a stream ends with the chunk.
+    fn ends(&self, stream: &TextStream) -> bool {
+        self.is_ended || self.ended_stream.as_ref() == Some(stream)
+    }
+
+    /// Ends the texts that end with the chunk.
+    fn end_texts(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+        if !self.is_ended && self.ended_stream.is_none() {
+            return Ok(());
+        }
+        for channel in self.editor.open_channels(Some(self.index)).iter().rev() {
+            if self.ends(&channel.stream)
+                && let Some(rest) = self.editor.edit_piece(channel, "", TextRest::None)
+            {
+                self.write_rest(parts, 0, &channel.stream, &rest)?;
             }
         }
-        parts.splice(..0, front);
+        Ok(())
+    }
+
+    /// Appends held-back text to the last part of its stream, or inserts it.
+    fn write_rest(
+        &mut self,
+        parts: &mut Vec<Part>,
+        at: usize,
+        stream: &TextStream,
+        rest: &str,
+    ) -> Result<()> {
+        let is_of_stream = |part: &&mut Part| part.text.is_some() && stream_of(part) == *stream;
+        if let Some(part) = parts.iter_mut().rev().find(is_of_stream) {
+            let text = part.text.as_deref().unwrap_or_default();
+            *part = part.with_text(&format!("{text}{rest}"))?;
+        } else if let Some(part) = text_part(stream, rest) {
+            parts.insert(at, Part::from_json(&part)?);
+            self.is_edited = true;
+        }
         Ok(())
     }
 
@@ -366,7 +417,7 @@ mod tests {
             text.contains('s').then(|| text.replace('s', "*"))
         }
 
-        fn held_back(&self, candidate: Option<u64>) -> Vec<TextChannel> {
+        fn open_channels(&self, candidate: Option<u64>) -> Vec<TextChannel> {
             let all = self.0.values().map(|held| held.0.clone());
             all.filter(|channel| candidate.is_none_or(|one| channel.candidate == one))
                 .collect()
@@ -386,23 +437,23 @@ mod tests {
     }
 
     #[test]
-    fn each_channel_releases_its_text_at_the_end() {
+    fn each_text_is_released_in_front_of_the_part_that_ends_it() {
         let mut editor = Late::default();
         check(
             &mut editor,
             r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"ab"},{"text":"th","thought":true,"thoughtSignature":"ss"}]}}],"usageMetadata":{"n":1.0}}"#,
-            r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"a"},{"text":"t","thought":true,"thoughtSignature":"ss"}]}}],"usageMetadata":{"n":1.0}}"#,
+            r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"ab"},{"text":"t","thought":true,"thoughtSignature":"ss"}]}}],"usageMetadata":{"n":1.0}}"#,
         );
         check(
             &mut editor,
             r#"{"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"ss","args":{"a":"ss"}}}]},"logprobsResult":{}}]}"#,
-            r#"{"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"ss","args":{"a":"**"}}}]}}]}"#,
+            r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"h","thought":true},{"functionCall":{"name":"ss","args":{"a":"**"}}}]}}]}"#,
         );
         check_with(
             &mut editor,
             TextRest::None,
             r#"{"candidates":[{"content":{"parts":[{"text":"cd"}]},"finishReason":"STOP","groundingMetadata":{"q":["s"]}}]}"#,
-            r#"{"candidates":[{"content":{"parts":[{"text":"h","thought":true},{"text":"bcd"}]},"finishReason":"STOP","groundingMetadata":{"q":["*"]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":"cd"}]},"finishReason":"STOP","groundingMetadata":{"q":["*"]}}]}"#,
         );
         assert!(
             ResponseDocument::from_held_back(&mut editor)

@@ -25,6 +25,7 @@ use crate::dialect::{
             event::{EventChoice, event_with, is_usage, read_choices},
             held_events::HeldEvents,
             standard_form::{PieceKinds, write_standard_form},
+            text_starts::TextStarts,
         },
     },
     text_edit::TextStream,
@@ -58,6 +59,7 @@ pub struct ChatChunkReader {
 #[derive(Debug, Default, Clone, Copy)]
 struct ChoiceProgress {
     pieces: PieceKinds,
+    starts: TextStarts,
     /// Position of the held event with its finish reason.
     end: Option<usize>,
 }
@@ -97,7 +99,11 @@ impl ChatChunkReader {
             self.end = Some(AnswerEnd::Whole);
             return Ok(Some((read_whole(&event)?, Vec::new())));
         }
-        let choices = read_choices(&event)?;
+        let mut choices = read_choices(&event)?;
+        let waits = self.holds_all || is_usage(&event)? || choices.iter().any(EventChoice::is_held);
+        if !waits {
+            self.mark_starts(&mut choices);
+        }
         if is_set(&event, ERROR)? {
             return self.read_error(&event, &choices, data).map(Some);
         }
@@ -110,7 +116,6 @@ impl ChatChunkReader {
         if self.opening.is_none() && !choices.is_empty() {
             self.opening = Some(event.clone());
         }
-        let waits = self.holds_all || is_usage(&event)? || choices.iter().any(EventChoice::is_held);
         let labels = AnswerLabels::of(&event, visit_event)?;
         if waits {
             self.held_labels.append(labels);
@@ -177,7 +182,12 @@ impl ChatChunkReader {
         if held.is_empty() {
             return Ok(None);
         }
-        let mut chunk = HeldEvents::read(&held)?.to_chunk(&self.refused, &self.thoughts)?;
+        let mut events = HeldEvents::read(&held)?;
+        for (index, choice) in &mut events.choices {
+            let progress = self.choices.entry(*index).or_default();
+            progress.starts.mark(&mut choice.texts);
+        }
+        let mut chunk = events.to_chunk(&self.refused, &self.thoughts)?;
         chunk.extend(std::mem::take(&mut self.held_labels).to_fields());
         Ok(Some((chunk.into(), held)))
     }
@@ -205,6 +215,16 @@ impl ChatChunkReader {
         })?;
         *data = event.to_bytes();
         Ok(())
+    }
+
+    /// Marks the parts that do not continue the text in front of them.
+    fn mark_starts(&mut self, choices: &mut [EventChoice]) {
+        for choice in choices {
+            let progress = self.choices.entry(choice.index).or_default();
+            if progress.starts.mark(&mut choice.texts) {
+                self.template = None;
+            }
+        }
     }
 
     fn note(&mut self, choice: &EventChoice) -> Result<()> {
@@ -306,7 +326,7 @@ impl ReadChunks for ChatChunkReader {
             return Ok(());
         };
         remove_labels(&mut template, RESPONSE_FIELDS)?;
-        for (index, ChoiceProgress { pieces, end }) in self.choices.clone() {
+        for (index, ChoiceProgress { pieces, end, .. }) in self.choices.clone() {
             // A text without a finish reason and without a call behind it.
             if pieces.has_text && !pieces.has_calls && end.is_none() {
                 self.read_event(event_with(&template, index, &Map::new(), Some("stop"))?)?;

@@ -26,7 +26,7 @@ impl ResponseTextEditor for Masker {
         text.contains("secret").then(|| text.replace("secret", "#"))
     }
 
-    fn held_back(&self, candidate: Option<u64>) -> Vec<TextChannel> {
+    fn open_channels(&self, candidate: Option<u64>) -> Vec<TextChannel> {
         let held = self.0.iter().map(|(channel, _)| channel.clone());
         held.filter(|channel| candidate.is_none_or(|index| channel.candidate == index))
             .collect()

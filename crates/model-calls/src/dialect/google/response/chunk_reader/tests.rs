@@ -25,7 +25,7 @@ impl ResponseTextEditor for DelayingEditor {
         panic!("a text chunk has no other text");
     }
 
-    fn held_back(&self, _candidate: Option<u64>) -> Vec<TextChannel> {
+    fn open_channels(&self, _candidate: Option<u64>) -> Vec<TextChannel> {
         self.0.keys().cloned().collect()
     }
 }

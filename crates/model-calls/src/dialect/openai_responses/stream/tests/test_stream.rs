@@ -323,7 +323,7 @@ impl ResponseTextEditor for Masking {
         text.contains('s').then(|| text.replace('s', "*"))
     }
 
-    fn held_back(&self, candidate: Option<u64>) -> Vec<TextChannel> {
+    fn open_channels(&self, candidate: Option<u64>) -> Vec<TextChannel> {
         let all = self.0.keys().cloned();
         all.filter(|channel| candidate.is_none_or(|one| channel.candidate == one))
             .collect()
