@@ -1,6 +1,7 @@
 //! Outputs of hooks: fields, results of runs, and the merge of several outputs.
 
 mod added_context;
+mod arguments_edit;
 mod diagnostic;
 mod edits;
 mod hook_output;
@@ -11,8 +12,9 @@ mod reason;
 
 pub use self::{
     added_context::AddedContext,
+    arguments_edit::ArgumentsMode,
     diagnostic::{Diagnostic, DiagnosticCode},
-    hook_output::{ArgumentsMode, Decision, HookOutput, Interpretation},
+    hook_output::{Decision, HookOutput, Interpretation},
     hook_result::{HookResult, HookStatus},
     merge::merge_outputs,
     output_part::OutputPart,

@@ -161,8 +161,8 @@ mod tests {
         );
 
         assert!(sent.is_err(), "{sent:?}");
-        // Unoptimised, each turn takes about 200 ms.
-        assert!(started.elapsed() < Duration::from_secs(3));
+        // Unoptimised, each turn takes about 200 ms, and much longer on a busy machine.
+        assert!(started.elapsed() < Duration::from_secs(20));
         assert!(turns >= 2, "{turns}");
     }
 }

@@ -5,7 +5,10 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::hook_output::{ArgumentsEdit, ArgumentsMode, HookOutput};
+use super::{
+    arguments_edit::{ArgumentsEdit, ArgumentsMode},
+    hook_output::HookOutput,
+};
 use crate::model::{LlmRequest, LlmResponse, RequestMutation, ResponseMutation};
 
 impl HookOutput {

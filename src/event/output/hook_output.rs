@@ -1,13 +1,12 @@
 //! Output of a hook (hook protocol, sections 1 and 3).
 
-use std::collections::HashSet;
-
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{
     added_context::{AddedContext, render_context},
+    arguments_edit::{ArgumentsEdit, ArgumentsMode},
     diagnostic::{Diagnostic, DiagnosticCode},
     output_part::OutputPart,
     reason::Reason,
@@ -58,7 +57,7 @@ pub struct Interpretation {
     pub llm_request: Option<Map<String, Value>>,
     /// `llm_response` on `AfterModel`, without what repeats the shown response.
     pub llm_response: Option<ResponseMutation>,
-    /// What `tool_input` changes about the shown arguments.
+    /// Changes of the shown arguments by `tool_input`.
     pub tool_input: Option<ArgumentsEdit>,
     /// Texts added to the conversation; if empty, the `additionalContext`.
     pub added: Vec<AddedContext>,
@@ -77,25 +76,6 @@ pub struct Interpretation {
     pub earlier_messages: Vec<Message>,
     /// Texts for the system instruction that the messages of `llm_request` leave out.
     pub removed_system: Vec<Message>,
-}
-
-/// Edit of a hook, compared with the arguments that it was shown.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ArgumentsEdit {
-    /// New and changed arguments.
-    pub changed: Map<String, Value>,
-    /// Names that a replacement leaves out.
-    pub removed: HashSet<String>,
-}
-
-/// Effect of a hook's `tool_input` on the arguments of a tool call.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ArgumentsMode {
-    /// Its keys are merged over the arguments.
-    #[default]
-    Merge,
-    /// It replaces the arguments.
-    Replace,
 }
 
 /// Decision of a hook; `Ord` is the precedence.

@@ -3,8 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::{
+    arguments_edit::ArgumentsMode,
     diagnostic::{Diagnostic, DiagnosticCode},
-    hook_output::{ArgumentsMode, Decision, HookOutput},
+    hook_output::{Decision, HookOutput},
     output_part::OutputPart,
 };
 use crate::model::{ResponseMutation, ToolConfig};
