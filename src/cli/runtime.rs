@@ -14,6 +14,10 @@ use super::failure::Failure;
 /// does not respond. The process ends without them.
 const BLOCKING_TASKS_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Stack of a thread for blocking tasks, as large as that of the main thread: pages of deeply nested
+/// content are made there.
+const BLOCKING_STACK_BYTES: usize = 8 * 1024 * 1024;
+
 /// Runs a future to its end. Agents are served by threads of their own.
 pub(super) fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     run(&mut Builder::new_current_thread(), future)
@@ -24,6 +28,7 @@ pub(super) fn run<T>(
     builder: &mut Builder,
     future: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
+    builder.thread_stack_size(BLOCKING_STACK_BYTES);
     let runtime = builder.enable_all().build()?;
     let output = runtime.block_on(future);
     runtime.shutdown_timeout(BLOCKING_TASKS_TIMEOUT);

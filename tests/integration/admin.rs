@@ -141,7 +141,7 @@ async fn bodies_that_are_too_large_are_refused_with_413() {
     let page = browser.post("/console/try", &[("input", &large)]).await;
     assert_eq!(page.status, 413);
     assert!(
-        page.html.contains("body larger than 2 MiB"),
+        page.html.contains("the input has more than 2.0 MiB"),
         "{}",
         page.html
     );

@@ -310,8 +310,12 @@ async fn tool_arguments_are_merged_or_replaced_in_the_order_of_the_hooks() {
     };
     let event = json!({ "hook_event_name": "BeforeTool", "tool_name": "t",
         "tool_input": { "own": 0 } });
-    let expected = json!({ "c": 3, "b": 2, "d": 3 });
-    for order in [sequential, |hook| hook] {
+    // A parallel hook does not remove what it was not shown.
+    let orders: [(fn(Value) -> Value, Value); 2] = [
+        (sequential, json!({ "c": 3, "b": 2, "d": 3 })),
+        (|hook| hook, json!({ "a": 1, "c": 3, "b": 2, "d": 3 })),
+    ];
+    for (order, expected) in orders {
         let (response, _gate) = report(&files(order), &event).await;
         assert_eq!(response["hookSpecificOutput"]["tool_input"], expected);
         assert_eq!(response["hookgate"]["arguments"], expected);
@@ -323,6 +327,29 @@ async fn tool_arguments_are_merged_or_replaced_in_the_order_of_the_hooks() {
     let (response, _gate) = report(&files(sequential)[..1], &event).await;
     let merged = json!({ "own": 0, "a": 1, "b": 1 });
     assert_eq!(response["hookgate"]["arguments"], merged);
+}
+
+#[tokio::test]
+async fn a_parallel_replacement_of_arguments_keeps_what_it_does_not_change() {
+    let edit = |edit: Value| json!({ "hookSpecificOutput": { "tool_input": edit } });
+    let mask = edit(json!({ "command": "ls MASK", "old": 0, "n": 1 }));
+    let change = edit(json!({ "command": "ls SECRET", "n": 2 }));
+    let event = json!({ "hook_event_name": "BeforeTool", "tool_name": "t",
+        "tool_input": { "command": "ls SECRET", "old": 0, "n": 1 } });
+    for protocol in ["tabnine", "gemini", "llxprt"] {
+        let mask = (protocol, "BeforeTool", printing("mask", &mask));
+        let change = ("tabnine", "BeforeTool", printing("change", &change));
+        for files in [[mask.clone(), change.clone()], [change, mask]] {
+            let (response, _gate) = report(&files, &event).await;
+
+            let arguments = &response["hookgate"]["arguments"];
+            assert_eq!(
+                *arguments,
+                json!({ "command": "ls MASK", "n": 2 }),
+                "{protocol}"
+            );
+        }
+    }
 }
 
 #[tokio::test]

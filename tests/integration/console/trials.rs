@@ -5,9 +5,10 @@ use std::fs;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{calls::wait_for_rows, logged_in, with_users};
-use crate::harness::{
-    Agent, Browser, ServerProcess, TestGateway, Upstream, decision_log, hook, prompt,
+use super::{logged_in, with_users};
+use crate::{
+    harness::{Agent, Browser, ServerProcess, TestGateway, Upstream, decision_log, hook, prompt},
+    trace::until,
 };
 
 fn guard_config() -> String {
@@ -309,8 +310,9 @@ async fn every_call_that_the_form_offers_can_be_sent() {
     // The comma is sent as three characters.
     let text = format!("aurora{}", ", ".repeat(650_000));
     let denied = gateway.agent().generate("m", &prompt(&text)).await;
-    wait_for_rows(&browser, "?verdict=deny", 1).await;
     let id = denied.header("x-hookgate-request-id");
+    let path = format!("/calls/{id}/content");
+    until(&gateway.operator(), &path, |found| found["id"].is_string()).await;
 
     let offered = browser.get(&format!("/console/try?call={id}")).await.html;
     let (_, input) = offered.split_once("spellcheck=\"false\">").unwrap();

@@ -407,36 +407,3 @@ async fn a_parallel_hook_that_returns_what_it_was_shown_undoes_no_mask() {
         }
     }
 }
-
-#[tokio::test]
-async fn a_parallel_hook_that_replaces_arguments_keeps_what_it_does_not_change() {
-    let arguments = json!({ "command": "ls SECRET", "old": 0, "n": 1 });
-    let call = json!({ "functionCall": { "name": "f", "args": arguments } });
-    let content = json!({ "role": "model", "parts": [call] });
-    let answer = json!({ "candidates": [{ "content": content, "finishReason": "STOP" }] });
-    let mut body = prompt("run f");
-    body["tools"] = json!([{ "functionDeclarations": [{ "name": "f" }] }]);
-    let changed = json!({ "command": "ls SECRET", "n": 2 });
-    let output = json!({ "hookSpecificOutput": { "tool_input": changed } });
-    for protocols in [
-        ["tabnine", "tabnine"],
-        ["gemini", "tabnine"],
-        ["llxprt", "tabnine"],
-    ] {
-        let mut hooks = [masking("tool_input"), hook::printing("change", &output)];
-        for (hook, protocol) in hooks.iter_mut().zip(protocols) {
-            hook["protocol"] = json!(protocol);
-        }
-        let hooks = hooks.map(|hook| ("BeforeTool", hook));
-        for hooks in [hooks.clone(), [hooks[1].clone(), hooks[0].clone()]] {
-            let upstream = Upstream::answering(&answer).await;
-            let gate = TestGateway::start(&upstream, &hook::config(&hooks)).await;
-
-            let answer = gate.agent().generate(MODEL, &body).await.json();
-
-            let call = &answer["candidates"][0]["content"]["parts"][0]["functionCall"];
-            let expected = json!({ "command": "ls MASK", "n": 2 });
-            assert_eq!(call["args"], expected, "{protocols:?}");
-        }
-    }
-}

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{MODEL, record, text_answer, until};
-use crate::harness::{Agent, ServerProcess, TestGateway, Upstream, prompt, respond};
+use crate::harness::{Agent, Browser, ServerProcess, TestGateway, Upstream, prompt, respond};
 
 const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
 const GUARD: &str = "policies: [{ policy: prompt_guard, deny: [forbidden] }, { policy: request_limits, max_calls: 500 }]\n";
@@ -307,6 +307,38 @@ async fn a_reload_shortens_the_time_of_content_and_removes_what_is_not_kept_any_
         let is_other = |found: &Value| found["until"] != kept["until"];
         until(&operator, &path, is_other).await;
         until(&operator, &path, |found| found["error"]["code"] == 404).await;
+    }
+}
+
+#[tokio::test]
+async fn pages_of_content_that_is_nested_as_deep_as_possible_are_shown() {
+    let upstream = Upstream::mock().await;
+    let folder = TempDir::new().unwrap();
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\ntrace: {{ content: {{ denied_or_edited: true }} }}\n{GUARD}",
+        upstream.addr
+    );
+    std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    let mut served = ServerProcess::folder(folder.path());
+    let agent = Agent::at(served.addr());
+    let operator = Agent::at(served.operators());
+    let nested = (0..55).fold(json!(1), |inner, _| json!([inner]));
+    let call = json!({ "functionCall": { "name": "f", "args": { "at": nested } } });
+    let mut body = prompt("forbidden");
+    let contents = body["contents"].as_array_mut().unwrap();
+    contents.insert(0, json!({ "role": "model", "parts": [call] }));
+    let denied = agent.generate(MODEL, &body).await;
+    let id = denied.header("x-hookgate-request-id");
+    let path = format!("/calls/{id}/content");
+    until(&operator, &path, |found| found["id"].is_string()).await;
+
+    for page in [
+        format!("/console/calls/{id}?content=1"),
+        format!("/console/calls/{id}/test"),
+        format!("/console/try?call={id}"),
+    ] {
+        let page = Browser::at_address(served.operators()).get(&page).await;
+        assert_eq!(page.status, 200, "{}", page.html);
     }
 }
 
