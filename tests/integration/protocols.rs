@@ -311,8 +311,11 @@ async fn tool_arguments_are_merged_or_replaced_in_the_order_of_the_hooks() {
     let event = json!({ "hook_event_name": "BeforeTool", "tool_name": "t",
         "tool_input": { "own": 0 } });
     // A parallel hook does not remove what it was not shown.
-    let orders: [(fn(Value) -> Value, Value); 2] = [
-        (sequential, json!({ "c": 3, "b": 2, "d": 3 })),
+    let orders = [
+        (
+            sequential as fn(Value) -> Value,
+            json!({ "c": 3, "b": 2, "d": 3 }),
+        ),
         (|hook| hook, json!({ "a": 1, "c": 3, "b": 2, "d": 3 })),
     ];
     for (order, expected) in orders {

@@ -307,7 +307,7 @@ async fn a_failed_write_leaves_no_incomplete_frame() {
 
     // Compressed, it is still larger than a file may be.
     let noise = (0_u64..8000).map(|place| place.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let noise: String = noise.map(|noise| format!("{noise:x}")).collect();
+    let noise: String = noise.map(|noise| noise.to_string()).collect();
     agent.generate("m", &prompt(&noise)).await;
     wait_for_metric(&operator, "hookgate_recording_dropped_total", 1).await;
     served.terminate();
