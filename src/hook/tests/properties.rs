@@ -398,7 +398,14 @@ fn a_failed_hook_has_no_effect_or_denies() {
 
         let open = with(failed(FailureMode::Open));
         prop_assert_eq!(open, simulator.run(&hooks, Order::Parallel));
-        prop_assert_eq!(with(failed(FailureMode::Closed)), with(denying));
+        let mut refused = with(denying);
+        // Another answer would not repair the hook.
+        for (event, outcome) in EventName::ALL.iter().zip(&mut refused) {
+            if *event == EventName::AfterAgent && outcome.action == Action::Deny {
+                outcome.action = Action::Stop;
+            }
+        }
+        prop_assert_eq!(with(failed(FailureMode::Closed)), refused);
         Ok(())
     });
 }
