@@ -138,7 +138,9 @@ async fn bodies_that_are_too_large_are_refused_with_413() {
         assert_eq!(error["message"], "body larger than 2 MiB", "{path}");
     }
     let browser = Browser::at(&gate);
-    let page = browser.post("/console/try", &[("input", &large.repeat(3))]).await;
+    let page = browser
+        .post("/console/try", &[("input", &large.repeat(3))])
+        .await;
     assert_eq!(page.status, 413);
     assert!(
         page.html.contains("body larger than 2 MiB"),
