@@ -9,6 +9,7 @@
 //! Built on hyper's pooled client. `reqwest` adds a parsed URL, a copy of the headers
 //! and five layers to each call; calls that are rare may use it.
 
+mod few_addresses;
 mod yielding_connection;
 
 use std::{
@@ -36,7 +37,7 @@ use tokio::{
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use tower::{BoxError, Service, ServiceExt, timeout::Timeout};
 
-use self::yielding_connection::YieldingConnection;
+use self::{few_addresses::FewAddresses, yielding_connection::YieldingConnection};
 use crate::error_chain::error_chain;
 
 /// Most idle connections per address and event loop.
@@ -73,7 +74,7 @@ type PooledClient = legacy::Client<Connector, Body>;
 /// Connects with TLS if the scheme of the URI is `https`. The pool clones it for each request,
 /// and few requests connect.
 #[derive(Debug, Clone)]
-struct Connector(Arc<Timeout<HttpsConnector<HttpConnector>>>);
+struct Connector(Arc<Timeout<HttpsConnector<HttpConnector<FewAddresses>>>>);
 
 /// Configuration of a connection pool.
 #[derive(Debug, Clone, Copy)]
@@ -153,7 +154,7 @@ impl HttpClient {
 /// Returns a connector that verifies certificates as the system does, or trusts none. The
 /// timeout is for DNS, TCP and TLS together.
 fn connector(config: &PoolConfig) -> io::Result<Connector> {
-    let mut plain = HttpConnector::new();
+    let mut plain = HttpConnector::new_with_resolver(FewAddresses::new());
     plain.set_nodelay(true);
     plain.enforce_http(false);
     // Each address of a name has a share of it.

@@ -26,7 +26,7 @@ use mock_model_api::MockConfig;
 use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt;
 use url::Url;
 
@@ -112,6 +112,7 @@ pub async fn run_trial(
     action: &AgentAction,
     execution: HookExecution,
     handler: AgentHandler,
+    tasks: TaskTracker,
 ) -> Result<TrialReport, TrialError> {
     let mock = mock_model_api::router(MockConfig {
         script: script(action)?,
@@ -121,6 +122,7 @@ pub async fn run_trial(
     let tracer = Arc::new(Tracer::new(execution));
     let resources = AppResources {
         tracer: Some(Arc::clone(&tracer)),
+        tasks,
         ..AppResources::default()
     };
     // Ends the background tasks also if this future is dropped.
@@ -173,7 +175,13 @@ pub async fn run_case(
     case: &TestCase,
     handler: AgentHandler,
 ) -> Result<Vec<String>, TrialError> {
-    let run = run_trial(config, &case.action, HookExecution::Executed, handler);
+    let run = run_trial(
+        config,
+        &case.action,
+        HookExecution::Executed,
+        handler,
+        TaskTracker::new(),
+    );
     Ok(compare(&case.expected, &Box::pin(run).await?))
 }
 

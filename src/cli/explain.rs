@@ -7,6 +7,7 @@ use std::{
 
 use clap::Args;
 use serde_json::json;
+use tokio_util::task::TaskTracker;
 
 use super::{
     failure::Failure,
@@ -60,7 +61,13 @@ impl ExplainArgs {
             HookExecution::Executed
         };
         block_on(until_signal(async {
-            let run = run_trial(&config, &action, execution, server::handle_agent_request);
+            let run = run_trial(
+                &config,
+                &action,
+                execution,
+                server::handle_agent_request,
+                TaskTracker::new(),
+            );
             let report = Box::pin(run).await?;
             if self.json {
                 print(&format!("{:#}", json!(report)))?;

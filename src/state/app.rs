@@ -66,8 +66,13 @@ impl App {
         resources: AppResources,
         source: ConfigSource,
     ) -> Result<Self, BuildError> {
+        // Those of the file may explain why the config cannot be used.
+        let of_file = config.warnings.clone();
+        revisions::log_warnings(&of_file);
         let app = Box::pin(Self::build(config, resources, Some(source))).await?;
-        revisions::log_warnings(&app.snapshot().warnings());
+        let mut others = app.snapshot().warnings();
+        others.retain(|warning| !of_file.contains(warning));
+        revisions::log_warnings(&others);
         Ok(app)
     }
 

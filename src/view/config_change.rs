@@ -27,8 +27,8 @@ pub async fn promote(
     Ok(on_blocking_thread(promote).await??)
 }
 
-/// Takes the revision into use that was in use before. `expected` is the version that must be in
-/// use.
+/// Takes the revision into use that was in use before. `expected` has the version that must be in
+/// use, and the one before it.
 ///
 /// # Errors
 ///
@@ -36,9 +36,9 @@ pub async fn promote(
 pub async fn roll_back(
     app: App,
     by: Arc<str>,
-    expected: Option<String>,
+    expected: Option<(String, String)>,
 ) -> Result<PromotionRecord, ApiError> {
-    Ok(on_blocking_thread(move || app.roll_back(&by, expected.as_deref())).await??)
+    Ok(on_blocking_thread(move || app.roll_back(&by, expected.as_ref())).await??)
 }
 
 /// Runs a function that uses files or computes for long on a thread for blocking tasks. The thread

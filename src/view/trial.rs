@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tokio::{runtime::Builder, sync::Semaphore};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use utoipa::ToSchema;
 
 use super::config_change::on_blocking_thread;
@@ -14,7 +14,7 @@ use crate::{
     config::{AdminRole, Config},
     error::{ApiError, ErrorReason},
     hook::HookExecution,
-    state::App,
+    state::{App, end_tasks},
     test_case::{AgentAction, DEFAULT_MODEL},
     trial::{AgentHandler, TrialError, TrialReport, run_trial},
 };
@@ -94,8 +94,9 @@ impl Trials {
         let run = move || -> Result<T, ApiError> {
             let _slot = slot;
             let action = action(&input)?;
-            let run = Box::pin(run_trial(&config, &action, execution, handler));
-            let report = block_on(cancelled.run_until_cancelled(run))?;
+            let tasks = TaskTracker::new();
+            let run = run_trial(&config, &action, execution, handler, tasks.clone());
+            let report = block_on(cancelled.run_until_cancelled(Box::pin(run)), &tasks)?;
             Ok(render(&action, &report.ok_or(TrialError::Timeout)??))
         };
         on_blocking_thread(run).await?
@@ -109,10 +110,12 @@ fn action(input: &str) -> Result<AgentAction, ApiError> {
     })
 }
 
-/// Runs a future to its end on a runtime of its own. Hook processes that are left are killed.
-fn block_on<T>(future: impl Future<Output = T>) -> Result<T, TrialError> {
+/// Runs a future to its end on a runtime of its own, and then its tasks: hook processes that are
+/// left have the time to end.
+fn block_on<T>(future: impl Future<Output = T>, tasks: &TaskTracker) -> Result<T, TrialError> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let output = runtime.block_on(future);
+    runtime.block_on(end_tasks(tasks));
     runtime.shutdown_background();
     Ok(output)
 }

@@ -104,8 +104,11 @@ pub(in crate::console) async fn roll_back(
     fields: FormFields,
 ) -> Result<Response, ApiError> {
     fields.check_operator(&principal)?;
-    let in_use = fields.find(IN_USE).map(str::to_owned);
-    let rollback = config_change::roll_back(app, principal.name, in_use);
+    let expected = (
+        fields.get(IN_USE).to_owned(),
+        fields.get("revision").to_owned(),
+    );
+    let rollback = config_change::roll_back(app, principal.name, Some(expected));
     Ok(back(&rollback.await?.to))
 }
 
@@ -245,6 +248,7 @@ fn kept_revisions(
             form.line method="post" action="/console/changes/rollback" {
                 (csrf_field(principal))
                 (in_use_field(in_use))
+                input type="hidden" name="revision" value=(previous.version);
                 button { "Roll back to " (previous.version) }
             }
         }

@@ -78,20 +78,23 @@ pub(in crate::console) async fn test_of_call(
         return Err(unknown_call(&app, &id));
     };
     let content = view_content(&app, &principal, &id, REASON).await?;
-    let reader = app.clone();
-    let case = content::render(&app, move || {
-        let is_kept = content.is_some();
-        match content.and_then(|content| test_case::from_content(&reader, &call, &content)) {
-            Some(case) => html! {
-                @for difference in &case.differences { (difference_from_call(*difference)) }
-                (test_file(case.yaml.as_deref(), &case.source))
-            },
-            None => without_test(&call, is_kept),
+    let case = match content {
+        None => without_test(&call, false),
+        Some(content) => {
+            let reader = app.clone();
+            let make = move || match test_case::from_content(&reader, &call, &content) {
+                Some(case) => html! {
+                    @for difference in &case.differences { (difference_from_call(*difference)) }
+                    (test_file(case.yaml.as_deref(), &case.source))
+                },
+                None => without_test(&call, true),
+            };
+            content::render(&app, make).await?
         }
-    });
+    };
     let body = html! {
         p { a data-up href=(item_address(CALLS, &id, "")) { "The call" } }
-        (case.await?)
+        (case)
     };
     Ok(Page::new(format!("Test of call {id}"), body).under(ADDRESS))
 }

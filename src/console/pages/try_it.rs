@@ -149,9 +149,10 @@ async fn recorded_input(
     id: &str,
 ) -> Result<Option<RecordedInput>, ApiError> {
     let content = view_content(app, principal, id, REASON).await?;
-    let recorded = app.resources.trace.find(id).zip(content);
-    content::render(app, || {
-        let (call, content) = recorded?;
+    let Some((call, content)) = app.resources.trace.find(id).zip(content) else {
+        return Ok(None);
+    };
+    content::render(app, move || {
         let recorded = RecordedCall::new(&call, &content)?;
         let missing = recorded.missing_answers;
         let text = bounded_text(&Value::Object(recorded.into_fields("body")));

@@ -33,7 +33,8 @@ impl App {
         self.put_in_force(stored, cause, PromotionKind::Promote, report)
     }
 
-    /// Takes the revision into use that was in use before, like [`Self::promote`].
+    /// Takes the revision into use that was in use before, like [`Self::promote`]. `expected` has the
+    /// version that must be in use, and the one before it.
     ///
     /// # Errors
     ///
@@ -41,15 +42,18 @@ impl App {
     pub fn roll_back(
         &self,
         by: &Arc<str>,
-        expected: Option<&str>,
+        expected: Option<&(String, String)>,
     ) -> Result<PromotionRecord, ReloadError> {
         let _running = self.reloads.running.lock();
-        self.check_in_use(expected)?;
+        self.check_in_use(expected.map(|(in_use, _)| in_use.as_str()))?;
         let source = self.source()?;
         let active = source.active().ok_or(RevisionError::NotKept)?;
         let previous = active.previous.ok_or_else(|| {
             ReloadError::Rejected("no other revision was in use before that in use".to_owned())
         })?;
+        if expected.is_some_and(|(_, target)| *target != previous) {
+            return Err(changed_since());
+        }
         let stored = source.stored(&previous)?;
         let cause = ReloadCause::Rollback(Arc::clone(by));
         self.put_in_force(stored, cause, PromotionKind::Rollback, None)
@@ -60,8 +64,7 @@ impl App {
         if expected.is_none_or(|version| version == self.snapshot().config.version) {
             return Ok(());
         }
-        let message = "another config is in use since the page was loaded; load it again";
-        Err(ReloadError::Rejected(message.to_owned()))
+        Err(changed_since())
     }
 
     fn put_in_force(
@@ -88,4 +91,9 @@ impl App {
         })?;
         Ok(record)
     }
+}
+
+fn changed_since() -> ReloadError {
+    let message = "another config is in use since the page was loaded; load it again";
+    ReloadError::Rejected(message.to_owned())
 }

@@ -26,7 +26,7 @@ export function accessTests(suite) {
       await submit(page);
       await page.waitForURL("**/console/calls?verdict=deny");
       const [cookie] = await window.context.cookies();
-      assert.deepEqual([cookie.name, cookie.httpOnly, cookie.sameSite, cookie.path], ["hookgate", true, "Strict", "/"]);
+      assert.deepEqual([cookie.name, cookie.httpOnly, cookie.sameSite, cookie.path], [`hookgate-${new URL(gateway.admin).port}`, true, "Strict", "/"]);
       assert.equal(await page.evaluate(() => document.cookie), "", "no script can read the cookie");
     });
   });

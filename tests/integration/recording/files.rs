@@ -291,9 +291,13 @@ async fn an_unwritable_path_fails_no_call_and_is_counted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_write_leaves_no_incomplete_frame() {
+    let upstream = Upstream::mock().await;
     let folder = TempDir::new().unwrap();
-    let config = "upstreams: { gemini: { url: 'http://127.0.0.1:1' } }\n\
-                  record: { path: recordings, redact: none }\n";
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n\
+         record: {{ path: recordings, redact: none }}\n",
+        upstream.addr
+    );
     fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
     let serve = serve_command(folder.path());
     let mut command = Command::new("bash");
