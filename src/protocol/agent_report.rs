@@ -135,7 +135,10 @@ impl AgentReport {
                 let display = texts.join("\n");
                 let content = match texts.as_slice() {
                     [] | [_] => json!(display),
-                    _ => texts.iter().map(|text| json!({ "text": text })).collect(),
+                    _ => texts
+                        .iter()
+                        .map(|text| json!({ "type": "text", "text": text }))
+                        .collect(),
                 };
                 json!({
                     "tool_name": text("tool_name"),

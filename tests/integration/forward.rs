@@ -634,6 +634,11 @@ async fn a_secret_over_two_content_blocks_of_a_result_is_masked() {
     assert_eq!(output_of_codex["reason"], "mail [REDACTED:email]\n now");
     let updated = &output_of_claude["hookSpecificOutput"]["updatedToolOutput"];
     assert_eq!(updated, &blocks(["mail [REDACTED:email]", " now"]));
+    let config = "policies: [{ policy: redact, detect: [], patterns: { pw: 'password:\\s+[a-z0-9]{4,20}' } }]\n";
+    let gate = TestGateway::start(&upstream, config).await;
+    let event = ran("mcp__mail__read", &blocks(["password:", "hunter22"]));
+    let hidden = output(&gate, "claude", &event).await;
+    assert!(!hidden.to_string().contains("hunter22"), "{hidden}");
 }
 
 #[tokio::test]

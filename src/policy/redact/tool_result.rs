@@ -50,7 +50,9 @@ pub(super) fn redact_result(redact: &Redact, event: &AfterTool) -> HookOutput {
         Value::Array(items) => lines_of(items),
         other => other.to_string(),
     };
-    HookOutput::result_replacement(content)
+    // The texts of blocks are searched as lines, too: an agent receives them so.
+    let masked = redact.redact(RedactionScope::ToolResults, &content, &mut found);
+    HookOutput::result_replacement(masked.unwrap_or(content))
 }
 
 /// Masks the runs of blocks with texts in all lists below a value. Returns whether any was found.

@@ -84,6 +84,9 @@ impl TextEnds {
             }
         }
         let is_full = self.chunks.len() >= MAX_WAITING_CHUNKS;
+        if text.is_empty() {
+            return Ok((is_complete || is_full).then_some(false));
+        }
         let text = &text;
         let joins = filter.joins_text(&text_of(chunk), NextText { text, is_complete });
         Ok(joins.or(is_full.then_some(true)))

@@ -108,6 +108,8 @@ fn the_laptop_kit_replaces_settings_of_others_only_if_asked() {
     let refused = install(root.path(), []);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert_eq!(read(), own);
+    let others = ["etc/gemini-cli", "etc/opencode"].map(|folder| root.path().join(folder));
+    assert!(others.iter().all(|folder| !folder.exists()), "{refused:?}");
     let replaced = install(root.path(), ["--replace"]);
     assert!(replaced.status.success(), "{replaced:?}");
     let written = read();
@@ -121,6 +123,15 @@ fn the_laptop_kit_replaces_settings_of_others_only_if_asked() {
     let kept = install(root.path(), []);
     assert!(kept.status.success(), "{kept:?}");
     assert_eq!(read(), merged);
+
+    // These settings have no address.
+    let gemini = root.path().join("etc/gemini-cli/settings.json");
+    let merged = fs::read_to_string(&gemini).unwrap();
+    let merged = merged.replacen('{', r#"{ "tools": {},"#, 1);
+    fs::write(&gemini, &merged).unwrap();
+    let kept = install(root.path(), []);
+    assert!(kept.status.success(), "{kept:?}");
+    assert_eq!(fs::read_to_string(&gemini).unwrap(), merged);
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl ChunkReader {
         };
         let is_plain = candidate.index == 0
             && !chunk.has_finish_reason()
-            && part.text.is_some()
+            && part.text.as_ref().is_some_and(|text| !text.is_empty())
             && (part.is_thought || !part.document.has(THOUGHT))
             && chunk.document().has_only(RESPONSE_FIELDS)
             && has_known_fields(chunk.envelope())
