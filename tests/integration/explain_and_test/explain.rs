@@ -12,6 +12,7 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
 
 use super::folder;
 use crate::harness::{TEST_TIMEOUT, eventually, hookgate, run};
@@ -395,7 +396,13 @@ async fn an_aborted_trial_leaves_no_task() {
     let before = tasks.num_alive_tasks();
 
     let execution = HookExecution::Executed;
-    let run = Box::pin(run_trial(&config, &action, execution, handle_agent_request));
+    let run = Box::pin(run_trial(
+        &config,
+        &action,
+        execution,
+        handle_agent_request,
+        TaskTracker::new(),
+    ));
     let ran = || folder.path().join("ran").exists();
     tokio::select! {
         _ = run => panic!("the hook does not sleep"),
