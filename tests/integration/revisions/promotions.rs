@@ -636,10 +636,10 @@ async fn the_console_promotes_and_rolls_back_for_operators_with_a_csrf_token() {
     let page = browser.get(promoted.header("location")).await.html;
     assert!(page.contains("The revision is in use."), "{page}");
     assert!(page.contains("This revision was promoted"), "{page}");
-    let rollback = browser
-        .post("/console/changes/rollback", &fields[..1])
-        .await;
-    assert_eq!((rollback.status, version(&operator).await), (303, second));
+    let fields = [fields[0], ("in_use", &first), ("revision", &second)];
+    let rollback = browser.post("/console/changes/rollback", &fields).await;
+    assert_eq!(rollback.status, 303, "{}", rollback.html);
+    assert_eq!(version(&operator).await, second);
     let page = browser.get(promoted.header("location")).await.html;
     assert!(!page.contains("The revision is in use."), "{page}");
 }
@@ -651,10 +651,20 @@ async fn two_rollbacks_of_the_same_page_are_one() {
     let mut browser = Browser::at_address(operators);
     browser.log_in("olga-token", "").await;
     let page = browser.get("/console/changes").await.html;
-    let form = format!("name=\"in_use\" value=\"{second}\"><button>Roll back to {first}</button>");
+    let form = format!(
+        "value=\"{second}\"><input type=\"hidden\" name=\"revision\" value=\"{first}\"><button>Roll back to {first}</button>"
+    );
     assert!(page.contains(&form), "{page}");
     let csrf = browser.csrf("/console/changes").await;
-    let fields = [("csrf", csrf.as_str()), ("in_use", &second)];
+    let fields = [
+        ("csrf", csrf.as_str()),
+        ("in_use", &second),
+        ("revision", &first),
+    ];
+    // A form with another target is that of an older page.
+    let older = [fields[0], fields[1], ("revision", &second)];
+    let older = browser.post("/console/changes/rollback", &older).await;
+    assert_eq!(older.status, 400, "{}", older.html);
 
     let press = || browser.post("/console/changes/rollback", &fields);
     let (one, other) = tokio::join!(press(), press());
