@@ -321,7 +321,8 @@ async fn pages_of_content_that_is_nested_as_deep_as_possible_are_shown() {
     std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
     let mut served = ServerProcess::folder(folder.path());
     let agent = Agent::at(served.addr());
-    let operator = Agent::at(served.operators());
+    let operators = served.operators();
+    let operator = Agent::at(operators);
     let nested = (0..55).fold(json!(1), |inner, _| json!([inner]));
     let call = json!({ "functionCall": { "name": "f", "args": { "at": nested } } });
     let mut body = prompt("forbidden");
@@ -337,7 +338,7 @@ async fn pages_of_content_that_is_nested_as_deep_as_possible_are_shown() {
         format!("/console/calls/{id}/test"),
         format!("/console/try?call={id}"),
     ] {
-        let page = Browser::at_address(served.operators()).get(&page).await;
+        let page = Browser::at_address(operators).get(&page).await;
         assert_eq!(page.status, 200, "{}", page.html);
     }
 }
