@@ -43,7 +43,7 @@ pub enum TransportError {
     ContentType,
     /// The hook's server closed the connection after a head that announces no empty body.
     #[error("no response body")]
-    NoBody,
+    MissingBody,
     /// The output is not a JSON object.
     #[error("output is not a JSON object")]
     NotAnObject,

@@ -103,7 +103,7 @@ impl HttpTransport {
         let output = read_body(response, self.output_limit).await?;
         if output.is_empty() && !has_end {
             // The server may have failed after the head.
-            return Err(TransportError::NoBody);
+            return Err(TransportError::MissingBody);
         }
         if is_text || accepts_text && output.is_empty() {
             Ok(call.read_text(output))
